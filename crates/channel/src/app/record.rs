@@ -1,0 +1,170 @@
+//! A socket's record, as the application sees it.
+
+use core::net::SocketAddr;
+use core::sync::atomic::Ordering;
+use std::io;
+
+use ring::{Atomics, Native};
+
+use super::channel::Channel;
+use crate::fep::ALL_WAITERS;
+use crate::layout::{record_a, record_f};
+use crate::record::address_from_words;
+use crate::{SocketInfo, State};
+
+/// What the FEP published of a socket, and what this side tells of it.
+///
+/// Load [`state`](Self::state) before the cursors: if it says that the peer has closed, the cursors loaded then are final.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    channel: &'a Channel,
+    a: usize,
+    f: usize,
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn new(channel: &'a Channel, socket: u32) -> Self {
+        Self { channel, a: channel.layout.record_a(socket), f: channel.layout.record_f(socket) }
+    }
+
+    /// What the socket is doing.
+    pub fn state(&self) -> State {
+        State::from_bits_truncate(self.load(record_f::STATE) as u32)
+    }
+
+    /// Stream offset up to which sent data is acknowledged (datagrams: sent).
+    pub fn acked(&self) -> u64 {
+        self.load(record_f::ACKED)
+    }
+
+    /// Stream offset up to which received data can be read.
+    pub fn received(&self) -> u64 {
+        self.load(record_f::RECEIVED)
+    }
+
+    /// How many errors there were, and the errno of the last.
+    pub fn error(&self) -> (u32, i32) {
+        let word = self.load(record_f::ERROR);
+        ((word >> 32) as u32, word as u32 as i32)
+    }
+
+    /// The local address.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.address(record_f::LOCAL)
+    }
+
+    /// The peer's address.
+    pub fn remote(&self) -> Option<SocketAddr> {
+        self.address(record_f::REMOTE)
+    }
+
+    /// What the last INFO command filled in.
+    pub fn info(&self) -> SocketInfo {
+        SocketInfo::from_words(core::array::from_fn(|index| {
+            self.channel.f.load32(self.f + record_f::INFO + index * 4, Ordering::Relaxed)
+        }))
+    }
+
+    /// The FEP's answer to the command with this sequence, once it is there.
+    pub(super) fn answer(&self, sequence: u32) -> Option<io::Result<()>> {
+        let word = self.load(record_f::RESULT);
+        ((word >> 32) as u32 == sequence).then_some(match word as u32 {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno as i32)),
+        })
+    }
+
+    /// Names the waiter to wake when the socket is readable. With another already there, all sleepers are woken from now on.
+    pub fn set_reader(&self, slot: u32) {
+        self.name(record_a::READER, slot);
+    }
+
+    /// Takes the name back, unless others were named too.
+    pub fn clear_reader(&self, slot: u32) {
+        self.unname(record_a::READER, slot);
+    }
+
+    /// Names the waiter to wake when the socket is writable, as [`set_reader`](Self::set_reader).
+    pub fn set_writer(&self, slot: u32) {
+        self.name(record_a::WRITER, slot);
+    }
+
+    /// Takes the name back, unless others were named too.
+    pub fn clear_writer(&self, slot: u32) {
+        self.unname(record_a::WRITER, slot);
+    }
+
+    /// The reader is woken when `received` is at least this; at the end of the stream or an error in any case.
+    pub fn set_read_wake(&self, offset: u64) {
+        self.store(record_a::READ_WAKE, offset);
+    }
+
+    /// The writer is woken when `acked` is at least this; at the end of sending or an error in any case.
+    pub fn set_write_wake(&self, offset: u64) {
+        self.store(record_a::WRITE_WAKE, offset);
+    }
+
+    /// Asks for READY events. Look at the socket after switching them on: only what changes from then on makes events.
+    pub fn set_watched(&self, watched: bool) {
+        let word = self.channel.a.word32(self.a + record_a::WATCHED);
+        word.store(watched.into(), Ordering::Relaxed);
+        Native::full_fence();
+    }
+
+    pub(super) fn set_caller(&self, slot: Option<u32>) {
+        let name = slot.map_or(0, |slot| slot + 1);
+        self.channel.a.word32(self.a + record_a::CALLER).store(name, Ordering::Relaxed);
+    }
+
+    /// Where the receive ring lies in F, if there is one: offset and size. To be loaded after `received`.
+    pub(super) fn receive_ring(&self) -> Option<(usize, usize)> {
+        let location = crate::layout::RingLocation(self.load(record_f::RECEIVE_RING));
+        location.within(self.channel.layout.receive_area, self.channel.layout.f_len)
+    }
+
+    /// Moves the read cursor from `before` to `after`; whether the FEP wants to hear of it.
+    pub(super) fn set_consumed(&self, before: u64, after: u64) -> bool {
+        // Release: the reads of the ring are before this; the FEP may write there again.
+        self.channel.a.word64(self.a + record_a::CONSUMED).store(after, Ordering::Release);
+        Native::full_fence();
+        let wanted = self.channel.f.load64(self.f + record_f::CONSUME_NOTIFY, Ordering::Relaxed);
+        before < wanted && wanted <= after
+    }
+
+    /// Brings this side's half to its beginnings.
+    pub(super) fn reset(&self) {
+        for field in (0..record_a::SIZE).step_by(8) {
+            self.channel.a.word64(self.a + field).store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn name(&self, field: usize, slot: u32) {
+        let word = self.channel.a.word32(self.a + field);
+        let name = slot + 1;
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        if let Err(other) = word.compare_exchange(0, name, set, get)
+            && other != name
+        {
+            word.store(ALL_WAITERS, Ordering::Relaxed);
+        }
+    }
+
+    fn unname(&self, field: usize, slot: u32) {
+        let word = self.channel.a.word32(self.a + field);
+        // If it names others by now, it stays.
+        let _ = word.compare_exchange(slot + 1, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn address(&self, field: usize) -> Option<SocketAddr> {
+        address_from_words(self.channel.f.load_words(self.f + field))
+    }
+
+    fn load(&self, field: usize) -> u64 {
+        // Acquire: pairs with the FEP's Release.
+        self.channel.f.load64(self.f + field, Ordering::Acquire)
+    }
+
+    fn store(&self, field: usize, value: u64) {
+        self.channel.a.word64(self.a + field).store(value, Ordering::Relaxed);
+    }
+}

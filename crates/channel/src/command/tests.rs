@@ -1,0 +1,84 @@
+use super::*;
+use proptest::prelude::*;
+
+const GEOMETRY: Geometry = Geometry {
+    sockets: 1000,
+    waiters: 8,
+    commands: 64,
+    events: 64,
+    send_bytes: 1 << 20,
+    receive_bytes: 1 << 20,
+};
+
+fn commands() -> Vec<Command> {
+    let (socket, sequence) = (999, u32::MAX);
+    let keepalive =
+        Keepalive { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), count: 9 };
+    let mut all = vec![
+        Command::OpenTcp { socket, sequence },
+        Command::OpenUdp { socket, sequence },
+        Command::Bind { socket, sequence, local: "[2001:db8::7]:65535".parse().unwrap() },
+        Command::Bind { socket, sequence, local: "192.0.2.1:0".parse().unwrap() },
+        Command::Listen { socket, sequence, backlog: 4096 },
+        Command::Connect { socket, sequence, remote: Some("198.51.100.9:80".parse().unwrap()) },
+        Command::Connect { socket, sequence, remote: None },
+        Command::AttachSend { socket, location: RingLocation(77) },
+        Command::Send { socket, queued_to: u64::MAX },
+        Command::Consumed { socket },
+        Command::Close { socket },
+        Command::Abort { socket },
+        Command::UnknownOption { socket, sequence },
+        Command::Info { socket, sequence },
+    ];
+    for how in [Shutdown::Read, Shutdown::Write, Shutdown::Both] {
+        all.push(Command::Shutdown { socket, sequence, how });
+    }
+    for option in [
+        SocketOption::ReuseAddress(true),
+        SocketOption::ReusePort(false),
+        SocketOption::Broadcast(true),
+        SocketOption::Ttl(64),
+        SocketOption::Tos(0xb8),
+        SocketOption::NoDelay(true),
+        SocketOption::Cork(false),
+        SocketOption::QuickAck(true),
+        SocketOption::Keepalive(None),
+        SocketOption::Keepalive(Some(keepalive)),
+        SocketOption::ReceiveLimit(u32::MAX),
+        SocketOption::UserTimeout(None),
+        SocketOption::UserTimeout(Some(Duration::from_millis(1500))),
+        SocketOption::Linger2(Some(Duration::from_secs(60))),
+    ] {
+        all.push(Command::SetOption { socket, sequence, option });
+    }
+    all
+}
+
+#[test]
+fn commands_survive_the_ring() {
+    for command in commands() {
+        assert_eq!(Command::decode(command.encode(), &GEOMETRY), Ok(command));
+        assert_eq!(command.socket(), 999);
+    }
+}
+
+#[test]
+fn a_socket_outside_of_the_table_is_an_offence() {
+    for command in commands() {
+        let mut words = command.encode();
+        words[0] = words[0] & 0xffff_ffff | 1000 << 32;
+        assert_eq!(Command::decode(words, &GEOMETRY), Err(Offence::BadSocket));
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_words_are_a_command_or_an_offence(words: [u64; 4], operation in 0u64..16, small in 0u64..16) {
+        let near = [words[0] & !0xff_ffff | operation | small << 16, words[1] & 0xff, words[2], words[3]];
+        for words in [words, near, [near[0] & 0xffff_ffff, near[1], near[2], near[3]]] {
+            if let Ok(command) = Command::decode(words, &GEOMETRY) {
+                prop_assert_eq!(Command::decode(command.encode(), &GEOMETRY), Ok(command));
+            }
+        }
+    }
+}

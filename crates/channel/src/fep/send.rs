@@ -1,0 +1,109 @@
+//! The sending side of a socket: a ring in A that the application says is there.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::segments::Shared;
+use crate::Offence;
+use crate::layout::{RingLocation, record_f};
+
+const UNASSIGNED: u32 = u32::MAX;
+
+/// The send ring of a socket, with its cursors: `acked <= queued <= acked + size`.
+#[derive(Debug)]
+pub(super) struct SendSide {
+    shared: Arc<Shared>,
+    /// Offset in A and size, validated; size 0: no ring.
+    offset: usize,
+    size: usize,
+    queued: u64,
+    /// Published.
+    acked: u64,
+    socket: u32,
+}
+
+impl SendSide {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, offset: 0, size: 0, queued: 0, acked: 0, socket: UNASSIGNED }
+    }
+
+    pub(super) fn assign(&mut self, socket: u32) {
+        self.socket = socket;
+    }
+
+    /// ATTACH_SEND. Only bounds matter: a ring that overlaps another spoils nobody's data but its owner's.
+    pub(super) fn attach(&mut self, location: RingLocation) -> Result<(), Offence> {
+        let layout = &self.shared.layout;
+        let (offset, size) = location.within(layout.send_area, layout.a_len).ok_or(Offence::BadLocation)?;
+        if self.queued - self.acked > size as u64 {
+            return Err(Offence::RingTooSmall);
+        }
+        (self.offset, self.size) = (offset, size);
+        Ok(())
+    }
+
+    /// SEND. The application cannot know of more acknowledged than was published, so more than a ring is a lie.
+    pub(super) fn queue(&mut self, queued_to: u64) -> Result<(), Offence> {
+        if queued_to < self.queued {
+            return Err(Offence::QueuedBackwards);
+        }
+        if queued_to > self.queued && self.size == 0 {
+            return Err(Offence::NoRing);
+        }
+        if queued_to - self.acked > self.size as u64 {
+            return Err(Offence::QueuedTooFar);
+        }
+        self.queued = queued_to;
+        Ok(())
+    }
+
+    pub(super) fn queued(&self) -> u64 {
+        self.queued
+    }
+
+    /// Tells the application that the stream is acknowledged up to `to`.
+    pub(super) fn publish(&mut self, to: u64) {
+        let to = to.min(self.queued);
+        if to <= self.acked {
+            return;
+        }
+        self.acked = to;
+        if self.socket != UNASSIGNED {
+            // Release: what was read from the ring is before this; the application may write there again.
+            self.shared.store_f(self.socket, record_f::ACKED, to, Ordering::Release);
+        }
+    }
+
+    /// The stream's bytes `[offset, offset + len)`; empty slices without a ring. The contents may change under the
+    /// reader: see [`ReadMapping::bytes`](crate::mapping::ReadMapping::bytes).
+    pub(super) fn peek(&self, offset: u64, len: usize) -> [&[u8]; 2] {
+        if self.size == 0 {
+            return [&[], &[]];
+        }
+        ring::spans(offset, len, self.size)
+            .map(|span| self.shared.a.bytes(self.offset + span.start, span.len))
+    }
+
+    /// One word of the stream, copied; `offset` is a multiple of 8.
+    pub(super) fn word(&self, offset: u64) -> u64 {
+        self.shared.a.load64(self.place(offset), Ordering::Relaxed)
+    }
+
+    /// Words of the stream that do not wrap, copied; `offset` is a multiple of 8.
+    pub(super) fn words<const N: usize>(&self, offset: u64) -> [u64; N] {
+        self.shared.a.load_words(self.place(offset))
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Gives a reason to cut the application off.
+    pub(super) fn note(&self, offence: Offence) {
+        self.shared.note(offence);
+    }
+
+    fn place(&self, offset: u64) -> usize {
+        self.offset + (offset as usize & (self.size - 1))
+    }
+}

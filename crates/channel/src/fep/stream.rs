@@ -1,0 +1,116 @@
+//! Both rings of a TCP connection.
+
+use std::sync::Arc;
+
+use tcp::{NoMemory, ReceiveBuffer, SendBuffer};
+
+use super::receive::ReceiveSide;
+use super::segments::Shared;
+use super::send::SendSide;
+use crate::Offence;
+use crate::layout::RingLocation;
+
+/// The largest receive ring unless told otherwise.
+const DEFAULT_RECEIVE_LIMIT: usize = 4 << 20;
+
+/// The buffers of a TCP connection, in its application's segments. Without bytes they hold no memory.
+#[derive(Debug)]
+pub struct StreamRings {
+    send: SendSide,
+    receive: ReceiveSide,
+}
+
+impl StreamRings {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let receive = ReceiveSide::new(shared.clone(), DEFAULT_RECEIVE_LIMIT);
+        Self { send: SendSide::new(shared), receive }
+    }
+
+    /// From now on they publish in this socket's record: directly after they were made, or, for an accepted connection,
+    /// when it gets its number.
+    pub fn assign(&mut self, socket: u32) {
+        self.send.assign(socket);
+        self.receive.assign(socket);
+    }
+
+    /// The socket they are assigned to.
+    pub fn socket(&self) -> Option<u32> {
+        self.receive.socket()
+    }
+
+    /// ATTACH_SEND.
+    pub fn attach_send(&mut self, location: RingLocation) -> Result<(), Offence> {
+        self.send.attach(location)
+    }
+
+    /// SEND: the stream is queued up to `queued_to`.
+    pub fn queue(&mut self, queued_to: u64) -> Result<(), Offence> {
+        self.send.queue(queued_to)
+    }
+
+    /// The stream offset up to which the application has queued.
+    pub fn queued(&self) -> u64 {
+        self.send.queued()
+    }
+
+    /// Reads the application's read cursor: the stream offset up to which it has consumed.
+    pub fn poll_consumed(&mut self) -> Result<u64, Offence> {
+        self.receive.poll_consumed()
+    }
+
+    /// Asks for a CONSUMED command when the read cursor reaches `offset`. True: it already has, and no command
+    /// need come.
+    pub fn notify_consumed_at(&mut self, offset: u64) -> Result<bool, Offence> {
+        self.receive.notify_consumed_at(offset)
+    }
+
+    /// Tells the application up to where its stream is acknowledged.
+    pub fn publish_acked(&mut self, acked_to: u64) {
+        self.send.publish(acked_to);
+    }
+
+    /// Tells the application up to where it can read.
+    pub fn publish_received(&mut self, received_to: u64) {
+        self.receive.publish(received_to);
+    }
+
+    /// Sets the largest receive ring, rounded up to a power of two; a connection must not offer a window beyond it.
+    pub fn set_receive_limit(&mut self, bytes: usize) {
+        self.receive.set_limit(bytes);
+    }
+
+    /// The largest receive ring.
+    pub fn receive_limit(&self) -> usize {
+        self.receive.limit()
+    }
+
+    /// The application has closed the socket: receive memory goes back at once, and bytes find no room from now on.
+    pub fn discard_receive(&mut self) {
+        self.receive.discard();
+    }
+
+    /// Gives the receive ring back if it is empty and was not written since the last call. Whether none is held.
+    pub fn release_idle(&mut self) -> bool {
+        self.receive.release_idle()
+    }
+}
+
+impl SendBuffer for StreamRings {
+    fn peek(&self, offset: u64, len: usize) -> [&[u8]; 2] {
+        self.send.peek(offset, len)
+    }
+}
+
+impl ReceiveBuffer for StreamRings {
+    fn place(&mut self, offset: u64, bytes: &[u8]) -> Result<(), NoMemory> {
+        // What was consumed must not be placed again: its position may belong to bytes ahead of it.
+        let skip = self.receive.consumed().saturating_sub(offset).min(bytes.len() as u64) as usize;
+        let (offset, bytes) = (offset + skip as u64, &bytes[skip..]);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.receive.make_room(offset + bytes.len() as u64).map_err(|_| NoMemory)?;
+        self.receive.write(offset, bytes);
+        Ok(())
+    }
+}

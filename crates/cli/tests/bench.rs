@@ -1,0 +1,163 @@
+//! The bench commands from end to end, with sizes so small that they say nothing about speed.
+
+#![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use perf::results::Document;
+use perf::schema;
+
+/// Runs `outboard bench` with some arguments, its results going to a folder.
+fn bench(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_outboard"))
+        .arg("bench")
+        .args(arguments)
+        .args(["--json", "out.json", "--html", "report.html", "--csv", "out.csv", "--trials", "1"])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// The document that a successful command has written, checked against the schema, with its report.
+fn measured(arguments: &[&str]) -> (Document, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let output = bench(folder.path(), arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {}\n{errors}", output.status);
+    let text = std::fs::read_to_string(folder.path().join("out.json")).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    schema::check(&value).unwrap();
+    let html = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(html.contains("<svg"), "the report has no picture");
+    for foreign in ["http:", "https:", "<script", "<link", "src=", "url(", "@import"] {
+        assert!(!html.contains(foreign), "the report needs something from elsewhere: {foreign}");
+    }
+    let csv = std::fs::read_to_string(folder.path().join("out.csv")).unwrap();
+    assert!(csv.lines().count() > 1);
+    (serde_json::from_value(value).unwrap(), String::from_utf8(output.stdout).unwrap())
+}
+
+/// Every subject has moved so many bytes, and its receiving end has checked each.
+fn assert_moved(document: &Document, subjects: &[&str], bytes: u64) {
+    let names: Vec<&str> = document.subjects.iter().map(|subject| subject.name.as_str()).collect();
+    assert_eq!(names, subjects);
+    for subject in &document.subjects {
+        for trial in &subject.trials {
+            assert_eq!(trial.total.bytes, bytes, "{}", subject.name);
+            assert!(trial.total.verified, "{}", subject.name);
+            assert!(trial.total.cpu_seconds.host() > 0.0, "{} has cost nothing", subject.name);
+        }
+    }
+}
+
+#[test]
+fn an_unmodified_ftp_server_moves_files_on_every_subject() {
+    let (document, text) = measured(&["file", "--size", "100kB", "--count", "3", "--size", "1MiB"]);
+    assert_moved(&document, &["kernel", "host", "fep"], 2 * (3 * 100_000 + (1 << 20)));
+    assert_eq!(document.subjects[0].trials[0].parts.len(), 4);
+    assert!(text.contains("2.45 Mbit/s"), "the published figures are missing:\n{text}");
+    let fep = &document.subjects[2].trials[0].total;
+    assert!(fep.cpu_seconds.fep_work > 0.0 && !fep.counters.is_empty());
+}
+
+#[test]
+fn the_native_program_moves_files_on_every_subject() {
+    let (document, _) =
+        measured(&["file", "--program", "native", "--size", "1MB", "--count", "2", "--mtu", "9000"]);
+    assert_moved(&document, &["kernel", "host", "fep"], 4_000_000);
+}
+
+#[test]
+fn a_stream_is_checked_byte_by_byte() {
+    let (document, _) = measured(&["stream", "--size", "5MiB", "--on", "fep,kernel"]);
+    assert_moved(&document, &["fep", "kernel"], 10 << 20);
+    assert!(document.subjects.iter().all(|subject| subject.trials[0].total.longest_stall_seconds.is_some()));
+}
+
+#[test]
+fn round_trips_have_a_distribution() {
+    let (document, _) = measured(&["rr", "--duration", "0.2"]);
+    for subject in &document.subjects {
+        let total = &subject.trials[0].total;
+        let latency = total.latency_ns.unwrap();
+        assert!(total.operations > 0 && total.verified);
+        assert!(latency.min <= latency.p50 && latency.p50 <= latency.p99 && latency.p99 <= latency.max);
+    }
+}
+
+#[test]
+fn idle_connections_are_held() {
+    let (document, _) = measured(&["idle", "--connections", "50", "--duration", "0.3", "--on", "kernel,fep"]);
+    assert!(document.subjects.iter().all(|subject| subject.trials[0].total.operations == 50));
+    assert!(document.subjects[1].summary.contains_key("fep_cpu_utilisation"));
+}
+
+#[test]
+fn the_schema_is_published() {
+    let output = Command::new(env!("CARGO_BIN_EXE_outboard")).arg("schema").output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), schema::TEXT);
+}
+
+#[test]
+fn json_on_standard_output_stands_alone() {
+    let output = Command::new(env!("CARGO_BIN_EXE_outboard"))
+        .args(["bench", "stream", "--on", "kernel", "--size", "1MB", "--trials", "1", "--json", "-"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    schema::check(&serde_json::from_slice(&output.stdout).unwrap()).unwrap();
+}
+
+#[test]
+fn an_interrupt_takes_everything_down() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_outboard"))
+        .args(["bench", "idle", "--on", "kernel", "--connections", "5", "--duration", "1000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let id = child.id();
+    // Once its programs run, everything is set up.
+    while descendants(id).len() < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "the measurement has ended by itself");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let programs = descendants(id);
+    Command::new("kill").args(["-INT", &id.to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    for program in programs {
+        assert!(!Path::new(&format!("/proc/{program}")).exists(), "process {program} is still there");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_told_apart() {
+    for wrong in [
+        &["file", "--on", "kernel,kernel"][..],
+        &["file", "--size", "6 parsecs"],
+        &["file", "--count", "2"],
+        &["file", "--mtu", "100"],
+        &["rr", "--duration", "0"],
+        &["teleport"],
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = bench(folder.path(), wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// The processes below one, by the kernel's own list.
+fn descendants(id: u32) -> Vec<u32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{id}/task")) else { return Vec::new() };
+    let children: Vec<u32> = tasks
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
+        .flat_map(|text| text.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<_>>())
+        .collect();
+    children.into_iter().flat_map(|child| [vec![child], descendants(child)].concat()).collect()
+}

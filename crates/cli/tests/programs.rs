@@ -1,0 +1,284 @@
+//! Unmodified programs over the stack, each as a server and as a client, against programs on a Linux kernel, their
+//! contents checked.
+
+mod common;
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use common::{Arch, PATIENCE, Side, Stage, expect_file, make_file, output_of};
+use lab::{Lab, Process};
+
+const PYTHON: &str = "/usr/bin/python3";
+const STOP: Duration = Duration::from_secs(5);
+/// Transferred files; not a multiple of anything.
+const LENGTH: usize = 9_999_991;
+
+/// Starts a server on one side and waits for its port.
+fn start_server(
+    lab: &Lab,
+    stage: &Stage,
+    side: Side,
+    port: u16,
+    program: &str,
+    arguments: &[&str],
+) -> Result<Process> {
+    let mut spawn = stage.on(side, program)?;
+    spawn.args(arguments);
+    let name = format!("server-{side:?}-{port}");
+    let mut server = lab.start(&name, spawn)?;
+    stage.wait_for_port(side, port, &mut server)?;
+    Ok(server)
+}
+
+/// curl takes a file from Python's http.server, each once on the stack.
+fn http(lab: &Lab, arch: Arch) -> Result<()> {
+    let stage = Stage::new(lab, arch)?;
+    let (_, bytes) = make_file(lab, "file", LENGTH)?;
+    let folder = lab.directory().to_str().context("a path")?.to_owned();
+    for (server_side, client_side) in Side::PAIRS {
+        let arguments = ["-m", "http.server", "--directory", &folder, "8000"];
+        let server = start_server(lab, &stage, server_side, 8000, PYTHON, &arguments)?;
+        let to = lab.file(&format!("got-{client_side:?}"));
+        let mut client = stage.on(client_side, "curl")?;
+        client.args(["--silent", "--show-error", "--fail", "--output"]).arg(&to);
+        client.arg(format!("http://{}:8000/file", server_side.address()));
+        output_of(lab, &format!("curl-{client_side:?}"), client)?;
+        expect_file(&to, &bytes)?;
+        server.stop(STOP)?;
+    }
+    Ok(())
+}
+
+/// What the FTP client does: takes a file, puts it under another name, takes that, and lists.
+const FTP_CLIENT: &str = r#"
+import ftplib, io, sys
+host, mode, path = sys.argv[1:]
+data = open(path, "rb").read()
+ftp = ftplib.FTP()
+ftp.connect(host, 2121, timeout=60)
+ftp.login("user", "secret")
+ftp.set_pasv(mode == "passive")
+got = io.BytesIO()
+ftp.retrbinary("RETR file", got.write, 65536)
+assert got.getvalue() == data, "RETR"
+ftp.storbinary("STOR put-" + mode, io.BytesIO(data), 65536)
+got = io.BytesIO()
+ftp.retrbinary("RETR put-" + mode, got.write)
+assert got.getvalue() == data, "RETR of what was put"
+assert "file" in ftp.nlst() and "put-" + mode in ftp.nlst(), "NLST"
+ftp.quit()
+print("good")
+"#;
+
+/// pyftpdlib and ftplib move files both ways, in passive and in active mode, each once on the stack.
+fn ftp(lab: &Lab, arch: Arch) -> Result<()> {
+    let stage = Stage::new(lab, arch)?;
+    let root = lab.file("ftp");
+    std::fs::create_dir(&root)?;
+    let (path, _) = make_file(lab, "ftp/file", LENGTH)?;
+    let root = root.to_str().context("a path")?.to_owned();
+    for (server_side, client_side) in Side::PAIRS {
+        let arguments = ["-m", "pyftpdlib", "-p", "2121", "-w", "-d", &root, "-u", "user", "-P", "secret"];
+        let server = start_server(lab, &stage, server_side, 2121, PYTHON, &arguments)?;
+        for mode in ["passive", "active"] {
+            let mut client = stage.on(client_side, PYTHON)?;
+            client.args(["-c", FTP_CLIENT, &server_side.address().to_string(), mode]).arg(&path);
+            let text = output_of(lab, &format!("ftp-{client_side:?}-{mode}"), client)?;
+            ensure!(text == "good\n", "{text}");
+        }
+        server.stop(STOP)?;
+    }
+    Ok(())
+}
+
+/// iperf3 in all its ways: sending, receiving, in parallel, in both directions, by UDP.
+fn iperf(lab: &Lab, arch: Arch) -> Result<()> {
+    let stage = Stage::new(lab, arch)?;
+    let ways: [&[&str]; 6] =
+        [&[], &["-R"], &["-P", "4"], &["-P", "4", "-R"], &["-u", "-b", "100M"], &["-u", "-b", "100M", "-R"]];
+    for (server_side, client_side) in Side::PAIRS {
+        for (number, way) in ways.iter().enumerate() {
+            let port = 5201 + number as u16;
+            let server = start_iperf_server(lab, &stage, server_side, port)?;
+            let is_udp = way.contains(&"-u");
+            let text = iperf_client(lab, &stage, client_side, (server_side, port), way)?;
+            let bytes = received(&text).with_context(|| format!("{way:?}: {text}"))?;
+            // The receiving iperf3 stops counting when the other says that all is sent; what is in the buffers of both
+            // ends at that moment, some megabytes, is not in its sum. Contents are checked by the other tests.
+            let least = if is_udp { 4e6 } else { 20e6 };
+            ensure!(bytes >= least, "{way:?} received {bytes} bytes:\n{text}");
+            server.stop(STOP)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs an iperf3 client. A server that has seen a connection end, such as the one that found out whether its port is
+/// open, closes its listener for a moment and is tried again.
+fn iperf_client(
+    lab: &Lab,
+    stage: &Stage,
+    client_side: Side,
+    (server_side, port): (Side, u16),
+    way: &[&str],
+) -> Result<String> {
+    let length = if way.contains(&"-u") { "8M" } else { "32M" };
+    let (host, port) = (server_side.address().to_string(), port.to_string());
+    let started = Instant::now();
+    for attempt in 0.. {
+        let mut client = stage.on(client_side, "iperf3")?;
+        client.args(["-J", "-n", length, "-p", &port, "-c", &host]).args(way);
+        let mut process = lab.start(&format!("iperf-{client_side:?}-{port}-{attempt}"), client)?;
+        process.wait(PATIENCE)?;
+        let text = process.stdout()?;
+        let refused = ["unable to connect", "server is busy"].iter().any(|reason| text.contains(reason));
+        if !refused || started.elapsed() > PATIENCE {
+            return Ok(text);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    unreachable!("the loop ends by returning")
+}
+
+/// A server that gets no connection to see whether it is there: it would take that for a test.
+fn start_iperf_server(lab: &Lab, stage: &Stage, side: Side, port: u16) -> Result<Process> {
+    let mut spawn = stage.on(side, "iperf3")?;
+    spawn.args(["-s", "--forceflush", "-p", &port.to_string()]);
+    let mut server = lab.start(&format!("iperf-server-{side:?}-{port}"), spawn)?;
+    let began = Instant::now();
+    while !server.stdout()?.contains("listening") {
+        ensure!(server.is_running()? && began.elapsed() < PATIENCE, "no iperf3 server: {}", server.text());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(server)
+}
+
+/// Bytes that the receiving end of an iperf3 run has counted.
+fn received(text: &str) -> Result<f64> {
+    let report: serde_json::Value = serde_json::from_str(text)?;
+    let end = &report["end"];
+    if let Some(bytes) = end["sum_received"]["bytes"].as_f64() {
+        return Ok(bytes);
+    }
+    let sum = &end["sum"];
+    let (bytes, lost) =
+        (sum["bytes"].as_f64().context("sum")?, sum["lost_percent"].as_f64().context("lost")?);
+    Ok(bytes * (1.0 - lost / 100.0))
+}
+
+/// redis-server and redis-benchmark, and redis-cli to check contents.
+fn redis(lab: &Lab, arch: Arch) -> Result<()> {
+    let stage = Stage::new(lab, arch)?;
+    let (path, bytes) = make_file(lab, "value", 300_000)?;
+    let folder = lab.directory().to_str().context("a path")?.to_owned();
+    for (server_side, client_side) in Side::PAIRS {
+        let arguments =
+            ["--port", "6380", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", "", "--dir", &folder];
+        let server = start_server(lab, &stage, server_side, 6380, "redis-server", &arguments)?;
+        let host = server_side.address();
+        redis_value(lab, &stage, client_side, host, &path, &bytes)?;
+        let mut bench = stage.on(client_side, "redis-benchmark")?;
+        bench.args([
+            "-h",
+            &host.to_string(),
+            "-p",
+            "6380",
+            "-n",
+            "3000",
+            "-c",
+            "20",
+            "-q",
+            "-t",
+            "set,get,lpush",
+        ]);
+        let text = output_of(lab, &format!("bench-{client_side:?}"), bench)?;
+        ensure!(text.matches("requests per second").count() == 3, "{text}");
+        server.stop(STOP)?;
+    }
+    Ok(())
+}
+
+/// Puts a large value in and takes it out again.
+fn redis_value(
+    lab: &Lab,
+    stage: &Stage,
+    side: Side,
+    host: IpAddr,
+    path: &std::path::Path,
+    bytes: &[u8],
+) -> Result<()> {
+    let script = format!(
+        "redis-cli -h {host} -p 6380 -x set key < {} && redis-cli -h {host} -p 6380 get key",
+        path.display()
+    );
+    let mut shell = stage.on(side, "/bin/sh")?;
+    shell.args(["-c", &script]);
+    let mut process = lab.start(&format!("cli-{side:?}"), shell)?;
+    process.wait_for_success(PATIENCE)?;
+    let got = std::fs::read(lab.file(&format!("cli-{side:?}.out")))?;
+    let expected = [b"OK\n", bytes, b"\n"].concat();
+    ensure!(got == expected, "redis gave {} bytes, not {}", got.len(), expected.len());
+    Ok(())
+}
+
+/// The exit status is the program's own, or what a shell gives for one that cannot be run.
+fn statuses(lab: &Lab) -> Result<()> {
+    let stage = Stage::new(lab, Arch::Fep)?;
+    let data = make_file(lab, "data", 10)?.0;
+    let cases =
+        [("/bin/true", 0), ("/bin/false", 1), ("/nonexistent", 127), (data.to_str().context("a path")?, 126)];
+    for (program, expected) in cases {
+        let status = stage.here(program)?.output()?.status;
+        ensure!(status.code() == Some(expected), "{program}: {status}");
+    }
+    let mut killed = stage.here("/bin/sh")?;
+    killed.args(["-c", "kill -9 $$"]);
+    let status = killed.output()?.status;
+    ensure!(status.code().is_none(), "a killed program: {status}");
+    let mut nobody = stage.there(lab::executable()?.to_str().context("a path")?);
+    nobody.args(["run", "--socket", "/nonexistent/socket", "--", "/bin/echo", "started"]);
+    let output = nobody.output()?;
+    ensure!(output.status.code() == Some(4), "without a FEP: {}", output.status);
+    ensure!(output.stdout.is_empty(), "the program was started without a FEP");
+    Ok(())
+}
+
+lab::lab_test! {
+    fn http_through_a_fep(lab) {
+        http(lab, Arch::Fep)
+    }
+
+    fn http_with_the_stack_inside(lab) {
+        http(lab, Arch::Host)
+    }
+
+    fn ftp_through_a_fep(lab) {
+        ftp(lab, Arch::Fep)
+    }
+
+    fn ftp_with_the_stack_inside(lab) {
+        ftp(lab, Arch::Host)
+    }
+
+    fn iperf3_through_a_fep(lab) {
+        iperf(lab, Arch::Fep)
+    }
+
+    fn iperf3_with_the_stack_inside(lab) {
+        iperf(lab, Arch::Host)
+    }
+
+    fn redis_through_a_fep(lab) {
+        redis(lab, Arch::Fep)
+    }
+
+    fn redis_with_the_stack_inside(lab) {
+        redis(lab, Arch::Host)
+    }
+
+    fn the_exit_status_is_the_programs(lab) {
+        statuses(lab)
+    }
+}

@@ -1,0 +1,545 @@
+//! What each command of an application does.
+//!
+//! A command is the worker's private, validated copy. What an application may not ask at all is an [`Offence`]; what
+//! merely cannot be done is answered with the errno that Linux gives.
+
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+
+use base::Instant;
+use channel::{Command, Offence, SocketInfo, State};
+use stack::{SocketError, SocketOption, SocketOptions};
+
+use super::app::{Entry, Live, LiveKind};
+use super::core::Core;
+use super::key::{Key, NOBODY};
+
+const EINVAL: i32 = libc::EINVAL;
+const ENOTCONN: i32 = libc::ENOTCONN;
+const EISCONN: i32 = libc::EISCONN;
+const EALREADY: i32 = libc::EALREADY;
+const EOPNOTSUPP: i32 = libc::EOPNOTSUPP;
+const EDESTADDRREQ: i32 = libc::EDESTADDRREQ;
+
+/// The errno of an answer; 0 is success.
+type Answer = Result<(), i32>;
+
+fn errno(error: SocketError) -> i32 {
+    error.errno()
+}
+
+/// The wildcard address with port 0: what an unbound socket is bound to when it must be.
+fn anywhere() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))
+}
+
+impl Core {
+    /// Carries out one command of the application at `app`.
+    pub(super) fn on_command(&mut self, now: Instant, app: u32, command: Command) -> Result<(), Offence> {
+        let socket = command.socket();
+        match command {
+            Command::OpenTcp { sequence, .. } => {
+                self.on_open(app, socket, false)?;
+                self.answer(app, socket, sequence, Ok(()));
+            }
+            Command::OpenUdp { sequence, .. } => {
+                self.on_open(app, socket, true)?;
+                self.answer(app, socket, sequence, Ok(()));
+            }
+            Command::Bind { sequence, local, .. } => {
+                let answer = self.on_bind(app, socket, local)?;
+                self.answer(app, socket, sequence, answer);
+            }
+            Command::Listen { sequence, backlog, .. } => {
+                let answer = self.on_listen(app, socket, backlog)?;
+                self.answer(app, socket, sequence, answer);
+            }
+            Command::Connect { sequence, remote, .. } => {
+                let answer = self.on_connect(now, app, socket, remote)?;
+                self.answer(app, socket, sequence, answer);
+            }
+            Command::AttachSend { location, .. } => self.on_attach(app, socket, location)?,
+            Command::Send { queued_to, .. } => self.on_send(app, socket, queued_to)?,
+            Command::Consumed { .. } => self.on_consumed(now, app, socket)?,
+            Command::Shutdown { sequence, how, .. } => {
+                let answer = self.on_shutdown(now, app, socket, how)?;
+                self.answer(app, socket, sequence, answer);
+            }
+            Command::Close { .. } => self.on_close(now, app, socket, false)?,
+            Command::Abort { .. } => self.on_close(now, app, socket, true)?,
+            Command::SetOption { sequence, option, .. } => {
+                let answer = self.on_option(now, app, socket, option)?;
+                self.answer(app, socket, sequence, answer);
+            }
+            Command::UnknownOption { sequence, .. } => {
+                self.answer(app, socket, sequence, Err(libc::ENOPROTOOPT));
+            }
+            Command::Info { sequence, .. } => {
+                let answer = self.on_info(app, socket)?;
+                self.answer(app, socket, sequence, answer);
+            }
+            // A command that a later version of the channel knows and this one does not carry out.
+            _ => return Err(Offence::UnknownCommand),
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, app: u32, socket: u32, sequence: u32, answer: Answer) {
+        let errno = answer.err().unwrap_or(0);
+        self.apps[app].channel.answer(socket, sequence, errno);
+    }
+
+    fn on_open(&mut self, app: u32, socket: u32, is_udp: bool) -> Result<(), Offence> {
+        let limit = self.limits.receive_buffer_max as usize;
+        let application = &mut self.apps[app];
+        application.channel.check_own(socket)?;
+        if !matches!(application.entry(socket), Entry::Free) {
+            return Err(Offence::AlreadyOpen);
+        }
+        let options = SocketOptions::default();
+        let entry = if is_udp {
+            let mut rings = application.owner.datagrams();
+            rings.assign(socket);
+            rings.set_receive_limit(limit.min(DEFAULT_DATAGRAM_BUFFER));
+            Entry::FreshUdp(Box::new((options, rings)))
+        } else {
+            Entry::FreshTcp(Box::new(options))
+        };
+        application.insert(socket, entry);
+        Ok(())
+    }
+
+    fn on_bind(&mut self, app: u32, socket: u32, local: SocketAddr) -> Result<Answer, Offence> {
+        match self.apps[app].entry(socket) {
+            Entry::Free | Entry::Closing(_) => Err(Offence::NotOpen),
+            Entry::Live(_) => Ok(Err(EINVAL)),
+            Entry::FreshTcp(_) => Ok(self.bind_tcp(app, socket, local)),
+            Entry::FreshUdp(_) => Ok(self.bind_udp(app, socket, local)),
+        }
+    }
+
+    fn bind_tcp(&mut self, app: u32, socket: u32, local: SocketAddr) -> Answer {
+        let Entry::FreshTcp(options) = self.apps[app].entry(socket) else { return Err(EINVAL) };
+        let id = self.stack.tcp_bind(local, options).map_err(errno)?;
+        self.stack.set_user_data(id, Key { app, socket }.to_word());
+        *self.apps[app].entry(socket) = Entry::Live(Live::new(id, LiveKind::Bound));
+        self.publish_place(app, socket, State::BOUND);
+        Ok(())
+    }
+
+    fn bind_udp(&mut self, app: u32, socket: u32, local: SocketAddr) -> Answer {
+        let application = &mut self.apps[app];
+        let Entry::FreshUdp(fresh) = std::mem::replace(application.entry(socket), Entry::Free) else {
+            return Err(EINVAL);
+        };
+        let (options, rings) = *fresh;
+        let bound = self.stack.udp_bind(local, rings, &options);
+        let application = &mut self.apps[app];
+        match bound {
+            Ok(id) => {
+                *application.entry(socket) = Entry::Live(Live::new(id, LiveKind::Udp));
+                self.stack.set_user_data(id, Key { app, socket }.to_word());
+                self.publish_place(app, socket, State::BOUND);
+                Ok(())
+            }
+            Err(error) => {
+                // The rings went with the attempt; nothing was in them, since nothing is before the first address.
+                let mut rings = application.owner.datagrams();
+                rings.assign(socket);
+                *application.entry(socket) = Entry::FreshUdp(Box::new((options, rings)));
+                Err(errno(error))
+            }
+        }
+    }
+
+    fn on_listen(&mut self, app: u32, socket: u32, backlog: u32) -> Result<Answer, Offence> {
+        match self.apps[app].entry(socket) {
+            Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
+            Entry::FreshUdp(_) => return Ok(Err(EOPNOTSUPP)),
+            Entry::FreshTcp(_) => {
+                if let Err(errno) = self.bind_tcp(app, socket, anywhere()) {
+                    return Ok(Err(errno));
+                }
+            }
+            Entry::Live(_) => {}
+        }
+        let owner = self.apps[app].owner.clone();
+        let Some(live) = self.apps[app].live(socket) else { return Err(Offence::NotOpen) };
+        Ok(match live.kind {
+            LiveKind::Udp => Err(EOPNOTSUPP),
+            LiveKind::Connection => Err(EINVAL),
+            LiveKind::Bound | LiveKind::Listener => {
+                let id = live.id;
+                let listening = self.stack.tcp_listen_bound(id, backlog as usize, owner).map_err(errno);
+                if listening.is_ok() {
+                    live_kind(self.apps[app].live(socket), LiveKind::Listener);
+                    self.publish_place(app, socket, State::BOUND | State::LISTENING);
+                }
+                listening
+            }
+        })
+    }
+
+    fn on_connect(
+        &mut self,
+        now: Instant,
+        app: u32,
+        socket: u32,
+        remote: Option<SocketAddr>,
+    ) -> Result<Answer, Offence> {
+        match self.apps[app].entry(socket) {
+            Entry::Free | Entry::Closing(_) => Err(Offence::NotOpen),
+            Entry::FreshUdp(_) => Ok(match self.bind_udp(app, socket, anywhere()) {
+                Ok(()) => self.connect_udp(app, socket, remote),
+                refused => refused,
+            }),
+            Entry::FreshTcp(_) => match remote {
+                Some(remote) => Ok(self.connect_tcp(now, app, socket, remote)),
+                None => Ok(Ok(())),
+            },
+            Entry::Live(live) => match (live.kind, remote) {
+                (LiveKind::Udp, remote) => Ok(self.connect_udp(app, socket, remote)),
+                (LiveKind::Listener, _) => Ok(Err(EISCONN)),
+                (LiveKind::Connection, _) => self.connect_again(now, app, socket, remote),
+                (LiveKind::Bound, None) => Ok(Ok(())),
+                (LiveKind::Bound, Some(remote)) => Ok(self.connect_bound(now, app, socket, remote)),
+            },
+        }
+    }
+
+    fn connect_udp(&mut self, app: u32, socket: u32, remote: Option<SocketAddr>) -> Answer {
+        let Some(live) = self.apps[app].live(socket) else { return Err(EINVAL) };
+        let id = live.id;
+        self.stack.udp_connect(id, remote).map_err(errno)?;
+        let connected = if remote.is_some() { State::BOUND | State::CONNECTED } else { State::BOUND };
+        self.publish_place(app, socket, connected);
+        Ok(())
+    }
+
+    fn connect_tcp(&mut self, now: Instant, app: u32, socket: u32, remote: SocketAddr) -> Answer {
+        let Entry::FreshTcp(options) = self.apps[app].entry(socket) else { return Err(EINVAL) };
+        let options = options.clone();
+        let rings = self.stream_rings(app, socket, &options);
+        let id = self.stack.tcp_connect(now, None, remote, rings, &options).map_err(errno)?;
+        self.stack.set_user_data(id, Key { app, socket }.to_word());
+        *self.apps[app].entry(socket) = Entry::Live(Live::new(id, LiveKind::Connection));
+        self.publish_place(app, socket, State::BOUND | State::CONNECTING);
+        Ok(())
+    }
+
+    fn connect_bound(&mut self, now: Instant, app: u32, socket: u32, remote: SocketAddr) -> Answer {
+        let Some(live) = self.apps[app].live(socket) else { return Err(EINVAL) };
+        let id = live.id;
+        let rings = self.stream_rings(app, socket, &SocketOptions::default());
+        self.stack.tcp_connect_bound(now, id, remote, rings).map_err(errno)?;
+        live_kind(self.apps[app].live(socket), LiveKind::Connection);
+        self.publish_place(app, socket, State::BOUND | State::CONNECTING);
+        Ok(())
+    }
+
+    /// `connect` on a socket that has a connection: Linux allows it once the old one has failed.
+    fn connect_again(
+        &mut self,
+        now: Instant,
+        app: u32,
+        socket: u32,
+        remote: Option<SocketAddr>,
+    ) -> Result<Answer, Offence> {
+        let Some(live) = self.apps[app].live(socket) else { return Err(Offence::NotOpen) };
+        let id = live.id;
+        let state = self.stack.tcp(id).map_or(tcp::State::Closed, tcp::Connection::state);
+        match state {
+            tcp::State::SynSent | tcp::State::SynReceived => return Ok(Err(EALREADY)),
+            tcp::State::Closed => {}
+            _ => return Ok(Err(EISCONN)),
+        }
+        self.let_go(now, id);
+        *self.apps[app].entry(socket) = Entry::FreshTcp(Box::default());
+        self.apps[app].channel.publish_state(socket, State::empty());
+        Ok(remote.map_or(Ok(()), |remote| self.connect_tcp(now, app, socket, remote)))
+    }
+
+    fn stream_rings(&mut self, app: u32, socket: u32, options: &SocketOptions) -> channel::fep::StreamRings {
+        let most = self.limits.receive_buffer_max;
+        let mut rings = self.apps[app].owner.stream();
+        rings.assign(socket);
+        rings.set_receive_limit(options.receive_limit.map_or(most, u64::from).min(most) as usize);
+        rings
+    }
+
+    fn on_attach(
+        &mut self,
+        app: u32,
+        socket: u32,
+        location: channel::layout::RingLocation,
+    ) -> Result<(), Offence> {
+        if matches!(self.apps[app].entry(socket), Entry::FreshUdp(_)) {
+            // Sending from a socket without an address binds it, as on Linux. A refusal shows when it sends.
+            if let Err(errno) = self.bind_udp(app, socket, anywhere()) {
+                self.apps[app].channel.publish_error(socket, errno);
+                return Ok(());
+            }
+        }
+        let live = *self.live_or_offence(app, socket)?;
+        match live.kind {
+            LiveKind::Connection => match self.stack.stream(live.id) {
+                Some(rings) => rings.attach_send(location),
+                None => Ok(()),
+            },
+            LiveKind::Udp => match self.stack.datagrams(live.id) {
+                Some(rings) => rings.attach_send(location),
+                None => Ok(()),
+            },
+            LiveKind::Bound | LiveKind::Listener => Err(Offence::WrongKind),
+        }
+    }
+
+    fn on_send(&mut self, app: u32, socket: u32, queued_to: u64) -> Result<(), Offence> {
+        if matches!(self.apps[app].entry(socket), Entry::FreshUdp(_)) {
+            return Ok(());
+        }
+        let live = *self.live_or_offence(app, socket)?;
+        match live.kind {
+            LiveKind::Connection => {
+                if let Some(rings) = self.stack.stream(live.id) {
+                    rings.queue(queued_to)?;
+                    self.stack.tcp_send(live.id, queued_to);
+                }
+                Ok(())
+            }
+            LiveKind::Udp => {
+                if let Some(rings) = self.stack.datagrams(live.id) {
+                    rings.queue(queued_to)?;
+                    // Refused for sockets that are no UDP socket, which this is.
+                    let _ = self.stack.udp_send(live.id);
+                }
+                Ok(())
+            }
+            LiveKind::Bound | LiveKind::Listener => Err(Offence::WrongKind),
+        }
+    }
+
+    fn on_consumed(&mut self, now: Instant, app: u32, socket: u32) -> Result<(), Offence> {
+        let live = *self.live_or_offence(app, socket)?;
+        if live.kind == LiveKind::Connection {
+            self.hear_consumed(now, live.id)?;
+        }
+        Ok(())
+    }
+
+    fn on_shutdown(&mut self, now: Instant, app: u32, socket: u32, how: Shutdown) -> Result<Answer, Offence> {
+        let Some(live) = self.open_entry(app, socket)? else { return Ok(Err(ENOTCONN)) };
+        let (id, kind) = (live.id, live.kind);
+        match kind {
+            LiveKind::Bound => Ok(Err(ENOTCONN)),
+            LiveKind::Listener => {
+                // Linux: a listener whose reading side is shut listens no more.
+                if how != Shutdown::Write {
+                    self.let_go(now, id);
+                    *self.apps[app].entry(socket) = Entry::FreshTcp(Box::default());
+                    self.apps[app].channel.publish_state(socket, State::CLOSED);
+                    self.apps[app].channel.notify(socket);
+                }
+                Ok(Ok(()))
+            }
+            LiveKind::Udp => {
+                let connected = self.stack.remote_addr(id).is_some();
+                self.close_reading(app, socket, how);
+                self.publish_udp(app, socket);
+                Ok(if connected { Ok(()) } else { Err(ENOTCONN) })
+            }
+            LiveKind::Connection => {
+                let state = self.stack.tcp(id).map_or(tcp::State::Closed, tcp::Connection::state);
+                if matches!(state, tcp::State::Closed | tcp::State::SynSent) {
+                    return Ok(Err(ENOTCONN));
+                }
+                if how != Shutdown::Read {
+                    self.stack.tcp_shutdown(id);
+                }
+                self.close_reading(app, socket, how);
+                self.publish_connection(now, app, socket)?;
+                Ok(Ok(()))
+            }
+        }
+    }
+
+    fn close_reading(&mut self, app: u32, socket: u32, how: Shutdown) {
+        if let Some(live) = self.apps[app].live(socket) {
+            live.read_closed |= how != Shutdown::Write;
+        }
+    }
+
+    /// CLOSE and ABORT: the application lets go for good.
+    pub(super) fn on_close(
+        &mut self,
+        now: Instant,
+        app: u32,
+        socket: u32,
+        reset: bool,
+    ) -> Result<(), Offence> {
+        match self.apps[app].entry(socket) {
+            Entry::Free | Entry::Closing(_) => Err(Offence::NotOpen),
+            Entry::FreshTcp(_) | Entry::FreshUdp(_) => {
+                self.release(app, socket);
+                Ok(())
+            }
+            Entry::Live(live) => {
+                let (id, kind) = (live.id, live.kind);
+                let read = self.give_up_reading(now, id, kind, reset);
+                *self.apps[app].entry(socket) = Entry::Closing(id);
+                self.close_in_stack(now, id, kind, reset);
+                read
+            }
+        }
+    }
+
+    /// Hears how far the application has read, so that the stack can tell whether it leaves something unread; receive
+    /// memory goes back.
+    fn give_up_reading(
+        &mut self,
+        now: Instant,
+        id: stack::SocketId,
+        kind: LiveKind,
+        reset: bool,
+    ) -> Result<(), Offence> {
+        match kind {
+            LiveKind::Connection => {
+                let heard = if reset { Ok(()) } else { self.hear_consumed(now, id) };
+                if let Some(rings) = self.stack.stream(id) {
+                    rings.discard_receive();
+                }
+                heard
+            }
+            LiveKind::Udp => {
+                if let Some(rings) = self.stack.datagrams(id) {
+                    rings.discard_receive();
+                }
+                Ok(())
+            }
+            LiveKind::Bound | LiveKind::Listener => Ok(()),
+        }
+    }
+
+    fn close_in_stack(&mut self, now: Instant, id: stack::SocketId, kind: LiveKind, reset: bool) {
+        if reset && kind == LiveKind::Connection {
+            self.stack.tcp_abort(id);
+        }
+        // Only a socket that was closed before is refused, and each is closed here once.
+        let _ = self.stack.close(now, id);
+    }
+
+    /// Closes a socket of the stack that no application's number stands for any more.
+    fn let_go(&mut self, now: Instant, id: stack::SocketId) {
+        self.stack.set_user_data(id, NOBODY);
+        // As above.
+        let _ = self.stack.close(now, id);
+    }
+
+    fn on_option(
+        &mut self,
+        now: Instant,
+        app: u32,
+        socket: u32,
+        option: SocketOption,
+    ) -> Result<Answer, Offence> {
+        let most = u32::try_from(self.limits.receive_buffer_max).unwrap_or(u32::MAX);
+        let option = match option {
+            SocketOption::ReceiveLimit(bytes) => SocketOption::ReceiveLimit(bytes.min(most)),
+            other => other,
+        };
+        let live = match self.apps[app].entry(socket) {
+            Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
+            Entry::FreshTcp(options) => {
+                apply(options, option);
+                return Ok(Ok(()));
+            }
+            Entry::FreshUdp(fresh) => {
+                if let SocketOption::ReceiveLimit(bytes) = option {
+                    fresh.1.set_receive_limit(bytes as usize);
+                }
+                apply(&mut fresh.0, option);
+                return Ok(Ok(()));
+            }
+            Entry::Live(live) => *live,
+        };
+        if let SocketOption::ReceiveLimit(bytes) = option {
+            self.limit_rings(live, bytes);
+        }
+        Ok(self.stack.set_option(now, live.id, option).map_err(errno))
+    }
+
+    /// A ring never gets smaller than the window that the peer was promised.
+    fn limit_rings(&mut self, live: Live, bytes: u32) {
+        match live.kind {
+            LiveKind::Connection => {
+                if let Some((connection, rings)) = self.stack.tcp_and_stream(live.id) {
+                    let promised = connection.receive_limit();
+                    rings.set_receive_limit(u64::from(bytes).max(promised) as usize);
+                }
+            }
+            LiveKind::Udp => {
+                if let Some(rings) = self.stack.datagrams(live.id) {
+                    rings.set_receive_limit(bytes as usize);
+                }
+            }
+            LiveKind::Bound | LiveKind::Listener => {}
+        }
+    }
+
+    fn on_info(&mut self, app: u32, socket: u32) -> Result<Answer, Offence> {
+        let Some(live) = self.open_entry(app, socket)? else { return Ok(Err(EDESTADDRREQ)) };
+        let id = live.id;
+        let Some(connection) = self.stack.tcp(id) else { return Ok(Err(EOPNOTSUPP)) };
+        let info = connection.info();
+        let micros = |span: base::Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+        let published = SocketInfo {
+            srtt_us: micros(info.srtt),
+            rttvar_us: micros(info.rttvar),
+            congestion_window: info.congestion_window,
+            peer_window: info.send_window,
+            retransmits: connection.stats().retransmissions,
+            segment_size: u32::from(info.mss),
+        };
+        self.apps[app].channel.publish_info(socket, &published);
+        Ok(Ok(()))
+    }
+
+    /// The live socket of a number; `None` for one that has no address yet.
+    fn open_entry(&mut self, app: u32, socket: u32) -> Result<Option<&mut Live>, Offence> {
+        match self.apps[app].entry(socket) {
+            Entry::Free | Entry::Closing(_) => Err(Offence::NotOpen),
+            Entry::FreshTcp(_) | Entry::FreshUdp(_) => Ok(None),
+            Entry::Live(live) => Ok(Some(live)),
+        }
+    }
+
+    fn live_or_offence(&mut self, app: u32, socket: u32) -> Result<&mut Live, Offence> {
+        self.open_entry(app, socket)?.ok_or(Offence::WrongKind)
+    }
+}
+
+/// The receive buffer of a UDP socket that asks for none.
+const DEFAULT_DATAGRAM_BUFFER: usize = 1 << 20;
+
+fn live_kind(live: Option<&mut Live>, kind: LiveKind) {
+    if let Some(live) = live {
+        live.kind = kind;
+    }
+}
+
+/// Remembers an option of a socket that the stack does not know yet.
+fn apply(options: &mut SocketOptions, option: SocketOption) {
+    match option {
+        SocketOption::ReuseAddress(on) => options.reuse_address = on,
+        SocketOption::ReusePort(on) => options.reuse_port = on,
+        SocketOption::Broadcast(on) => options.broadcast = on,
+        SocketOption::Ttl(ttl) => options.ttl = Some(ttl),
+        SocketOption::Tos(tos) => options.tos = tos,
+        SocketOption::NoDelay(on) => options.nodelay = on,
+        SocketOption::Keepalive(times) => options.keepalive = times,
+        SocketOption::ReceiveLimit(bytes) => options.receive_limit = Some(bytes),
+        SocketOption::UserTimeout(time) => options.user_timeout = time,
+        SocketOption::Linger2(time) => options.linger2 = time,
+        // These only mean something to a connection; the library sets them again once there is one.
+        SocketOption::Cork(_) | SocketOption::QuickAck(_) => {}
+    }
+}

@@ -1,0 +1,273 @@
+//! The worker: one thread that moves frames between a device and the stack, and commands and events between the stack
+//! and its applications.
+//!
+//! [`Worker::turn`] is one round of its loop: frames in, commands, timers, frames out, publication. It takes the time as
+//! an argument and never waits, so that a test drives it step by step. [`Worker::run`] repeats it by the real clock and
+//! decides how to wait when there is nothing to do: it looks again for [`spin`](crate::config::WorkerConfig::spin),
+//! soon offering the processor to others at each look, then says in every channel that it sleeps, looks once more, and
+//! sleeps until a descriptor or a deadline wakes it.
+//!
+//! Reading order: this file, `run`, `core`, `commands`, `publish`, `app`.
+
+mod app;
+mod commands;
+mod core;
+mod idle;
+mod key;
+mod publish;
+mod report;
+mod run;
+mod serve;
+mod sink;
+
+use std::io;
+use std::sync::Arc;
+
+use base::Instant;
+use channel::Offence;
+use channel::fep::{AppChannel, Family, Limits as ChannelLimits};
+use device::Device;
+use stack::{InterfaceConfig, InterfaceId, Stack, StackConfig};
+
+use crate::accounting::Account;
+use crate::clock;
+use crate::config::{Network, WorkerConfig};
+use crate::control::Server;
+use crate::poller::Poller;
+pub use app::Identity;
+pub(crate) use app::{Application, Ending};
+pub(crate) use core::Core;
+pub(crate) use key::Key;
+pub use run::{Caller, Stop};
+use sink::{Backlog, DeviceSink};
+
+/// Frames taken from the device before anything else has its turn. Their arrival is stamped once for all of them.
+const RECEIVE_BUDGET: usize = 64;
+/// Rounds of transmission in one turn; each is bounded by the stack.
+const TRANSMIT_ROUNDS: usize = 4;
+
+/// How full the tables of a worker are: what must come back when applications end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// Applications.
+    pub applications: usize,
+    /// Sockets of the stack, orphans included.
+    pub sockets: usize,
+    /// Connections in TIME-WAIT.
+    pub time_waits: usize,
+    /// Armed timers.
+    pub timers: usize,
+    /// Sockets whose receive memory is looked after.
+    pub watched_for_idleness: usize,
+}
+
+/// One worker over one device.
+pub struct Worker<D: Device> {
+    pub(crate) core: Core,
+    pub(crate) device: D,
+    pub(crate) interface: InterfaceId,
+    pub(crate) account: Account,
+    pub(crate) config: WorkerConfig,
+    pub(crate) network: Network,
+    backlog: Backlog,
+    poller: Poller,
+    server: Option<Server>,
+    caller: Option<Arc<Caller>>,
+    /// The device is broken; frames are neither received nor sent.
+    device_error: Option<io::Error>,
+    /// Scratch space for what has woken it.
+    woken: Vec<crate::poller::Source>,
+}
+
+impl<D: Device> Worker<D> {
+    /// A worker for `device` with the network's addresses and routes. Draws entropy, registers descriptors.
+    ///
+    /// # Errors
+    /// The operating system refuses entropy or an epoll instance.
+    pub fn new(now: Instant, device: D, network: Network, config: WorkerConfig) -> io::Result<Self> {
+        let mut stack =
+            Stack::<Family>::new(stack_config(&config), clock::random_source()?, clock::entropy()?);
+        let mut capabilities = device.capabilities();
+        capabilities.mtu = capabilities.mtu.min(network.mtu);
+        let interface = stack.add_interface(
+            now,
+            InterfaceConfig {
+                name: network.interface.clone(),
+                capabilities,
+                addresses: network.addresses.clone(),
+            },
+        );
+        for (destination, gateway) in &network.routes {
+            stack.add_route(*destination, *gateway, interface);
+        }
+        let poller = Poller::new()?;
+        if let Some(descriptor) = device.descriptor() {
+            poller.add(descriptor, crate::poller::Source::Device)?;
+        }
+        Ok(Self {
+            core: Core::new(stack, config.limits),
+            device,
+            interface,
+            account: Account::new(now),
+            config,
+            network,
+            backlog: Backlog::default(),
+            poller,
+            server: None,
+            caller: None,
+            device_error: None,
+            woken: Vec::new(),
+        })
+    }
+
+    /// Takes in an application whose half of the channel is in this process; its place in the table.
+    ///
+    /// # Errors
+    /// The operating system refuses memory or descriptors.
+    pub fn add_local(&mut self, channel: AppChannel, identity: Identity) -> io::Result<u32> {
+        self.add(Application::new(channel, identity, None))
+    }
+
+    /// An application has gone. In the turns to come its sockets are closed as those of a process that exits.
+    pub fn end_application(&mut self, app: u32) {
+        self.core.end(app, Ending::Gone);
+    }
+
+    /// How full the worker's tables are.
+    pub fn tables(&self) -> Tables {
+        Tables {
+            applications: self.core.apps.len(),
+            sockets: self.core.stack.socket_count(),
+            time_waits: self.core.stack.time_wait_count(),
+            timers: self.core.stack.timer_count(),
+            watched_for_idleness: self.core.idle.len(),
+        }
+    }
+
+    /// The limits of an application's channel.
+    pub fn channel_limits(&self) -> ChannelLimits {
+        channel_limits(&self.config)
+    }
+
+    /// One round: whatever there is to do is done, up to the budgets. Returns whether there was anything.
+    pub fn turn(&mut self, now: Instant) -> bool {
+        self.account.turns += 1;
+        let mut busy = self.receive(now);
+        busy |= self.core.publish_changes(now) > 0;
+        busy |= self.core.poll_commands(now) > 0;
+        busy |= self.handle_deadlines(now);
+        busy |= self.transmit(now);
+        busy |= self.core.publish_changes(now) > 0;
+        self.let_finished_go();
+        busy
+    }
+
+    /// When a turn must come although nothing happens.
+    pub fn deadline(&self) -> Option<Instant> {
+        [self.core.stack.deadline(), self.core.deadline()].into_iter().flatten().min()
+    }
+
+    /// The error that ended the device's use, if one did.
+    pub fn device_error(&self) -> Option<&io::Error> {
+        self.device_error.as_ref()
+    }
+
+    fn receive(&mut self, now: Instant) -> bool {
+        if self.device_error.is_some() {
+            return false;
+        }
+        let Self { core, device, interface, .. } = self;
+        let received = device.receive(RECEIVE_BUDGET, &mut |frame| {
+            core.stack.handle_frame(now, *interface, frame);
+        });
+        match received {
+            Ok(count) => count > 0,
+            Err(error) => {
+                tracing::error!("the network device is gone: {error}");
+                self.device_error = Some(error);
+                true
+            }
+        }
+    }
+
+    fn handle_deadlines(&mut self, now: Instant) -> bool {
+        let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        let (stack_due, core_due) = (due(self.core.stack.deadline()), due(self.core.deadline()));
+        if stack_due {
+            self.core.stack.handle_deadlines(now);
+        }
+        if core_due {
+            self.core.handle_deadlines(now);
+        }
+        stack_due || core_due
+    }
+
+    fn transmit(&mut self, now: Instant) -> bool {
+        if self.device_error.is_some() || !self.backlog.retry(&mut self.device) {
+            return false;
+        }
+        let mut sent = 0;
+        for _ in 0..TRANSMIT_ROUNDS {
+            let mut sink = DeviceSink { device: &mut self.device, backlog: &mut self.backlog };
+            sent += self.core.stack.poll_transmit(now, &mut sink);
+            if !self.core.stack.wants_transmit() || self.backlog.is_blocked() {
+                break;
+            }
+        }
+        if sent > 0
+            && let Err(error) = self.device.flush()
+        {
+            tracing::warn!("the network device cannot put out what it holds: {error}");
+        }
+        sent > 0
+    }
+
+    /// Takes an application in and listens for its doorbell.
+    pub(crate) fn add(&mut self, application: Application) -> io::Result<u32> {
+        let app = self.core.add(application);
+        let doorbell = self.core.apps[app].channel.doorbell();
+        if let Err(error) = self.poller.add_edge(doorbell, crate::poller::Source::Doorbell(app)) {
+            self.core.end(app, Ending::Gone);
+            return Err(error);
+        }
+        Ok(app)
+    }
+
+    fn let_finished_go(&mut self) {
+        while let Some(finished) = self.core.poll_finished() {
+            self.poller.remove(finished.channel.doorbell());
+            if let (Some(server), Some(connection)) = (&mut self.server, finished.connection) {
+                server.hang_up(&self.poller, connection);
+            }
+        }
+    }
+
+    /// Cuts an application off for something that its control connection brought.
+    pub(crate) fn cut_off(&mut self, app: u32, offence: Offence) {
+        self.core.end(app, Ending::CutOff(offence));
+    }
+}
+
+/// The stack's limits and manners.
+fn stack_config(config: &WorkerConfig) -> StackConfig {
+    let limits = &config.limits;
+    let window_limit = u32::try_from(limits.receive_buffer_max).unwrap_or(u32::MAX);
+    let defaults = StackConfig::default();
+    StackConfig {
+        max_orphans: limits.orphans as usize,
+        orphan_timeout: limits.orphan_time,
+        tcp: tcp::Config { window_limit, ..defaults.tcp.clone() },
+        ..defaults
+    }
+}
+
+/// The limits of an application's channel.
+pub(crate) fn channel_limits(config: &WorkerConfig) -> ChannelLimits {
+    let limits = &config.limits;
+    ChannelLimits {
+        sockets: limits.sockets,
+        send_bytes: limits.buffer_bytes,
+        receive_bytes: limits.buffer_bytes,
+        ..ChannelLimits::default()
+    }
+}

@@ -1,0 +1,232 @@
+//! What is said on the control socket.
+//!
+//! An application says HELLO and gets a channel; from then on the connection stands for the application, and its end is
+//! the application's end. Everybody else asks a question in a line of text and gets JSON.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use channel::Offence;
+use channel::control::sys::{Received, receive, send};
+use channel::control::{Answer, MAX_MESSAGE, Network as Reach, Request, version_refusal};
+use channel::fep::{AppChannel, WaiterError};
+use device::Device;
+use serde::Serialize;
+use tracing::{debug, warn};
+
+use super::{Application, Ending, Identity, Worker, channel_limits};
+use crate::control::{ASK_CONNECTIONS, ASK_STATUS, MAX_ANSWER, Peer};
+
+/// Connections accepted, or messages of one connection answered, before the loop goes on.
+const BUDGET: usize = 16;
+/// Rows of a page of the listing: what fits an answer by far.
+const PAGE_ROWS: usize = 512;
+const _: () = assert!(PAGE_ROWS * 320 <= MAX_ANSWER);
+
+/// What is done with a connection after a message.
+enum Outcome {
+    KeepOpen,
+    Close,
+}
+
+impl<D: Device> Worker<D> {
+    pub(super) fn on_listener(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        for _ in 0..BUDGET {
+            self.account.system_calls += 1;
+            match server.accept(&self.poller) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    warn!("cannot take a control connection: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_control(&mut self, connection: u32) {
+        let mut buffer = vec![0; MAX_MESSAGE];
+        for _ in 0..BUDGET {
+            let Some(server) = &mut self.server else { return };
+            let Some(known) = server.connection(connection) else { return };
+            self.account.system_calls += 1;
+            let outcome = match receive(&known.socket, &mut buffer) {
+                // Nothing that is asked here brings descriptors: they are closed at once.
+                Ok(Received::Message(length, _)) => self.on_message(connection, &buffer[..length]),
+                Ok(Received::Truncated) => self.on_nonsense(connection),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Ok(Received::HungUp) | Err(_) => Outcome::Close,
+            };
+            if let Outcome::Close = outcome {
+                self.hang_up(connection);
+                return;
+            }
+        }
+    }
+
+    /// The connection is over; so is the application behind it, if there is one.
+    fn hang_up(&mut self, connection: u32) {
+        let Some(server) = &mut self.server else { return };
+        if let Some(closed) = server.hang_up(&self.poller, connection)
+            && let Some(app) = closed.app
+        {
+            // The number may be another connection's before the application is taken down.
+            self.core.apps[app].connection = None;
+            self.core.end(app, Ending::Gone);
+        }
+    }
+
+    fn on_message(&mut self, connection: u32, message: &[u8]) -> Outcome {
+        let Some(known) = self.server.as_mut().and_then(|server| server.connection(connection)) else {
+            return Outcome::Close;
+        };
+        let (app, peer) = (known.app, known.peer);
+        match Request::decode(message) {
+            Some(Ok(Request::Hello { version, name, .. })) if app.is_none() => {
+                self.on_hello(connection, peer, version, name)
+            }
+            Some(Ok(Request::NewWaiter { slot })) if app.is_some() => {
+                self.on_new_waiter(connection, app, slot)
+            }
+            Some(_) => self.on_nonsense(connection),
+            None => self.on_question(connection, &String::from_utf8_lossy(message)),
+        }
+    }
+
+    /// A message that makes no sense ends an application and is refused to everybody else.
+    fn on_nonsense(&mut self, connection: u32) -> Outcome {
+        let app = self.server.as_mut().and_then(|server| server.connection(connection)).and_then(|it| it.app);
+        match app {
+            Some(app) => self.cut_off(app, Offence::BadMessage),
+            None => self.refuse(connection, "the message makes no sense"),
+        }
+        Outcome::Close
+    }
+
+    fn on_hello(&mut self, connection: u32, peer: Peer, version: u32, name: String) -> Outcome {
+        let refusal = version_refusal(version).or_else(|| self.limit_refusal(peer));
+        if let Some(text) = refusal {
+            self.refuse(connection, &text);
+            return Outcome::Close;
+        }
+        let channel = match AppChannel::create(&channel_limits(&self.config)) {
+            Ok(channel) => channel,
+            Err(error) => {
+                warn!("cannot make a channel: {error}");
+                self.refuse(connection, &format!("cannot make a channel: {error}"));
+                return Outcome::Close;
+            }
+        };
+        let welcome = Answer::Welcome { geometry: *channel.geometry(), network: self.reach() }.encode();
+        let offer = channel.offer();
+        if !self.reply(connection, &welcome, &[offer.a, offer.f, offer.doorbell]) {
+            return Outcome::Close;
+        }
+        debug!(pid = peer.pid, %name, "application opens a channel");
+        let identity = Identity { pid: peer.pid, uid: peer.uid, name };
+        match self.add(Application::new(channel, identity, Some(connection))) {
+            Ok(app) => {
+                if let Some(known) = self.server.as_mut().and_then(|server| server.connection(connection)) {
+                    known.app = Some(app);
+                }
+                Outcome::KeepOpen
+            }
+            Err(error) => {
+                warn!("cannot watch an application: {error}");
+                Outcome::Close
+            }
+        }
+    }
+
+    /// The text that refuses one more application, if it must be refused.
+    fn limit_refusal(&self, peer: Peer) -> Option<String> {
+        let limits = &self.config.limits;
+        if self.core.apps.len() >= limits.applications as usize {
+            return Some(format!(
+                "there are {} applications already, as many as `limits.applications` allows",
+                self.core.apps.len()
+            ));
+        }
+        let privileged = peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw();
+        let own = self.core.apps.iter().filter(|application| application.identity.uid == peer.uid).count();
+        (!privileged && own >= limits.applications_per_user as usize).then(|| {
+            format!(
+                "user {} has {own} applications already, as many as `limits.applications_per_user` allows",
+                peer.uid
+            )
+        })
+    }
+
+    fn on_new_waiter(&mut self, connection: u32, app: Option<u32>, slot: u32) -> Outcome {
+        let Some(app) = app else { return Outcome::Close };
+        match self.core.apps[app].channel.add_waiter(slot) {
+            Ok(bell) => self.reply_or_close(connection, &Answer::Bell { slot }.encode(), Some(bell)),
+            Err(WaiterError::Offence(offence)) => {
+                self.cut_off(app, offence);
+                Outcome::Close
+            }
+            Err(WaiterError::System(error)) => {
+                self.refuse(connection, &format!("cannot make a bell: {error}"));
+                Outcome::KeepOpen
+            }
+        }
+    }
+
+    fn on_question(&mut self, connection: u32, question: &str) -> Outcome {
+        let mut words = question.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some(ASK_STATUS), None) => {
+                let status = self.status();
+                self.reply_json(connection, &status)
+            }
+            (Some(ASK_CONNECTIONS), position) => {
+                let start = position.and_then(|position| position.parse().ok()).unwrap_or(0);
+                let page = self.connection_page(start, PAGE_ROWS);
+                self.reply_json(connection, &page)
+            }
+            _ => self.reply_json(connection, &serde_json::json!({ "error": "no such question" })),
+        }
+    }
+
+    fn reply_json(&mut self, connection: u32, answer: &impl Serialize) -> Outcome {
+        match serde_json::to_vec(answer) {
+            Ok(text) if text.len() <= MAX_ANSWER => self.reply_or_close(connection, &text, None),
+            Ok(_) | Err(_) => {
+                self.reply_or_close(connection, br#"{"error": "the answer is too long"}"#, None)
+            }
+        }
+    }
+
+    fn reply_or_close(&mut self, connection: u32, message: &[u8], descriptor: Option<OwnedFd>) -> Outcome {
+        let descriptors: Vec<_> = descriptor.iter().map(OwnedFd::as_fd).collect();
+        if self.reply(connection, message, &descriptors) { Outcome::KeepOpen } else { Outcome::Close }
+    }
+
+    fn refuse(&mut self, connection: u32, text: &str) {
+        // Whether it hears this is its affair.
+        let _ = self.reply(connection, &Answer::Refused(text.to_owned()).encode(), &[]);
+    }
+
+    /// Whether the message was taken. Whoever asks without listening finds the socket full, and is hung up on.
+    fn reply(
+        &mut self,
+        connection: u32,
+        message: &[u8],
+        descriptors: &[std::os::fd::BorrowedFd<'_>],
+    ) -> bool {
+        self.account.system_calls += 1;
+        self.server
+            .as_mut()
+            .and_then(|server| server.connection(connection))
+            .is_some_and(|known| send(&known.socket, message, descriptors).is_ok())
+    }
+
+    /// What the stack reaches, for applications that have to choose.
+    fn reach(&self) -> Reach {
+        Reach {
+            addresses: self.network.addresses.clone(),
+            routes: self.network.routes.clone(),
+            mtu: u32::from(self.network.mtu),
+        }
+    }
+}

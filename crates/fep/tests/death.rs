@@ -1,0 +1,192 @@
+//! Applications that end at any moment: their peers are treated as by an exiting process under Linux, and everything
+//! that they held comes back.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use base::Duration;
+use common::{World, pattern};
+use outboard_fep::worker::Tables;
+
+/// Resident memory of this process in bytes.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// The time in which everything that lingers ends: TIME-WAIT, orphans, ARP.
+fn let_linger(world: &mut World) {
+    world.pass(Duration::from_secs(200));
+}
+
+fn assert_empty(world: &World) {
+    let tables = world.worker.tables();
+    let rest = Tables { timers: 0, ..tables };
+    assert_eq!(rest, Tables::default());
+    // What is left are the neighbour cache's.
+    assert!(tables.timers <= 2, "{tables:?}");
+}
+
+#[test]
+fn what_was_sent_before_death_still_arrives() {
+    let mut world = World::new();
+    let listener = world.peer_listens(80);
+    let app = world.app();
+    let mut stream = app.connect(80);
+    world.settle();
+    let peer = world.peer.tcp_accept(listener).unwrap();
+    let sent = pattern(3, 0, 300_000);
+    assert_eq!(stream.write(&sent), sent.len());
+    // It dies before the worker has even seen the command.
+    world.worker.end_application(app.place);
+    drop(stream);
+    drop(app);
+    let mut received = Vec::new();
+    for _ in 0..200 {
+        world.pass(Duration::from_millis(5));
+        received.extend(world.peer_reads(peer));
+    }
+    assert!(received == sent);
+    assert!(world.peer.tcp(peer).unwrap().is_peer_closed());
+    assert_eq!(world.worker.tables().applications, 0);
+    world.peer.close(world.now, peer).unwrap();
+    let_linger(&mut world);
+    assert_empty(&world);
+}
+
+#[test]
+fn unread_data_at_death_resets_the_connection() {
+    let mut world = World::new();
+    let listener = world.peer_listens(80);
+    let app = world.app();
+    let stream = app.connect(80);
+    world.settle();
+    let peer = world.peer.tcp_accept(listener).unwrap();
+    world.peer_sends(peer, b"nobody reads this");
+    world.settle();
+    world.worker.end_application(app.place);
+    drop((stream, app));
+    world.pass(Duration::from_millis(50));
+    assert_eq!(world.peer.tcp(peer).unwrap().error(), Some(tcp::Error::Reset));
+    assert_eq!(world.worker.tables().sockets, 0);
+}
+
+#[test]
+fn a_dead_listener_refuses() {
+    let mut world = World::new();
+    let app = world.app();
+    app.listen(7);
+    world.settle();
+    let waiting = world.peer_connects(7);
+    world.settle();
+    world.worker.end_application(app.place);
+    drop(app);
+    world.pass(Duration::from_millis(50));
+    // The worker has accepted it already, so it ends in order.
+    assert!(world.peer.tcp(waiting).unwrap().is_peer_closed());
+    let late = world.peer_connects(7);
+    world.pass(Duration::from_millis(50));
+    assert_eq!(world.peer.tcp(late).unwrap().error(), Some(tcp::Error::Refused));
+    world.peer.close(world.now, waiting).unwrap();
+    world.pass(Duration::from_millis(50));
+    assert_eq!(world.worker.tables().sockets, 0);
+}
+
+#[test]
+fn death_in_the_middle_of_a_transfer_frees_everything() {
+    let mut world = World::new();
+    let listener = world.peer_listens(80);
+    let app = world.app();
+    let mut streams: Vec<_> = (0..16).map(|_| app.connect(80)).collect();
+    world.settle();
+    let peers: Vec<_> = std::iter::from_fn(|| world.peer.tcp_accept(listener)).collect();
+    assert_eq!(peers.len(), 16);
+    for (stream, &peer) in streams.iter_mut().zip(&peers) {
+        stream.write(&pattern(1, 0, 200_000));
+        world.peer_sends(peer, &pattern(2, 0, 200_000));
+    }
+    // One round only: frames are on their way in both directions, nothing is acknowledged.
+    world.worker.turn(world.now);
+    world.worker.end_application(app.place);
+    drop((streams, app));
+    world.pass(Duration::from_secs(1));
+    for &peer in &peers {
+        let _ = world.peer.close(world.now, peer);
+    }
+    let_linger(&mut world);
+    assert_empty(&world);
+}
+
+#[test]
+fn a_peer_that_is_gone_too_does_not_hold_an_orphan_for_ever() {
+    let mut world = World::new();
+    let listener = world.peer_listens(80);
+    let app = world.app();
+    let mut stream = app.connect(80);
+    world.settle();
+    world.peer.tcp_accept(listener).unwrap();
+    // The peer never reads: its window closes, and what is left can never be sent.
+    stream.write(&pattern(1, 0, 4 << 20));
+    world.pass(Duration::from_secs(5));
+    world.worker.end_application(app.place);
+    drop((stream, app));
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.worker.tables().applications, 0);
+    assert_eq!(world.worker.tables().sockets, 1, "the orphan still tries");
+    let_linger(&mut world);
+    assert_empty(&world);
+}
+
+/// One application that connects, is connected to, is in the middle of transfers both ways, and dies.
+fn live_and_die(world: &mut World, listener: stack::SocketId) {
+    let mut app = world.app();
+    app.listen(7);
+    let mut out = app.connect(80);
+    world.settle();
+    let peer = world.peer.tcp_accept(listener).unwrap();
+    let other = world.peer_connects(7);
+    world.settle();
+    let accepted = app.accepted();
+    let mut incoming = app.stream(accepted[0]);
+    out.write(&[1; 20_000]);
+    incoming.write(&[2; 20_000]);
+    world.peer_sends(peer, &[3; 20_000]);
+    world.peer_sends(other, &[4; 20_000]);
+    world.worker.turn(world.now);
+    world.worker.end_application(app.place);
+    drop((out, incoming, app));
+    world.settle();
+    for socket in [peer, other] {
+        world.peer.tcp_abort(socket);
+        let _ = world.peer.close(world.now, socket);
+    }
+    world.settle();
+    world.peer_looks();
+}
+
+#[test]
+fn ten_thousand_connect_and_die_cycles_leave_nothing() {
+    let mut world = World::new();
+    let listener = world.peer_listens(80);
+    for _ in 0..500 {
+        live_and_die(&mut world, listener);
+    }
+    let_linger(&mut world);
+    assert_empty(&world);
+    let (memory, open) = (resident(), descriptors());
+    for round in 0..10_000 {
+        live_and_die(&mut world, listener);
+        if round % 1_000 == 0 {
+            let_linger(&mut world);
+        }
+    }
+    let_linger(&mut world);
+    assert_empty(&world);
+    assert_eq!(descriptors(), open);
+    let growth = resident().saturating_sub(memory);
+    assert!(growth < 4 << 20, "{growth} bytes more than before");
+}

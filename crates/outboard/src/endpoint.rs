@@ -1,0 +1,373 @@
+//! The stack that sockets live on: a front-end processor's, or one in this process.
+//!
+//! Either way there is a channel of shared memory between the sockets and the stack; which side of a process boundary
+//! the stack's half is on makes no difference to them. The endpoint keeps the channel and hands the stack's events
+//! to the sockets.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use base::IpCidr;
+use channel::app::Channel;
+use channel::control::Network;
+use channel::{Command, Event};
+use device::Device;
+
+use crate::env::Environment;
+use crate::raw::Observer;
+
+/// How often something that is waited for on the way out is looked at, after so many looks at once.
+const FLUSH_INTERVAL: Duration = Duration::from_micros(200);
+const YIELDS: u32 = 100;
+/// The stack lets go of a listener at once; it is not waited for longer than this.
+const RELEASE_LIMIT: Duration = Duration::from_secs(1);
+
+/// How the stack of [`Endpoint::host`] is set up.
+#[derive(Clone, Debug, Default)]
+pub struct HostConfig {
+    /// The addresses of the stack with their on-link prefixes.
+    pub addresses: Vec<IpCidr>,
+    /// Where everything that is not on the link goes.
+    pub gateway: Option<IpAddr>,
+}
+
+/// A stack to open sockets on. Clones are the same endpoint; the last one and its last socket end it.
+#[derive(Clone)]
+pub struct Endpoint {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    channel: Arc<Channel>,
+    network: Network,
+    /// A second descriptor of the control socket: it is hung up when the FEP is gone.
+    liveness: Option<OwnedFd>,
+    /// What a forked child must close.
+    descriptors: Vec<RawFd>,
+    is_host: bool,
+    /// The stack, if it is in this process and was not ended.
+    host: Mutex<Option<fep::host::HostHandle>>,
+    sockets: Mutex<HashMap<u32, Arc<Shared>>>,
+    /// Held from taking events until the sockets know of them: whoever has it after another has all before it.
+    dispatch: Mutex<Vec<Event>>,
+    is_dead: AtomicBool,
+}
+
+/// What the endpoint keeps of a socket to hand it its events.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) observer: Mutex<Option<Arc<dyn Observer>>>,
+    pub(crate) accepted: Mutex<Accepted>,
+    /// Stream offset up to which bytes are queued.
+    pub(crate) queued: AtomicU64,
+    /// Whether CLOSE was said.
+    pub(crate) is_closed: AtomicBool,
+    /// Whether the stack has let go of it.
+    is_released: AtomicBool,
+}
+
+/// A listener's connections that nobody took yet.
+#[derive(Default)]
+pub(crate) struct Accepted {
+    pub(crate) waiting: std::collections::VecDeque<u32>,
+    /// How many there ever were.
+    pub(crate) total: u64,
+    /// The listener is gone: no more.
+    closed: bool,
+}
+
+impl Endpoint {
+    /// The front-end processor whose control socket is at `path`.
+    pub fn fep(path: impl AsRef<Path>) -> io::Result<Self> {
+        let control = fep::control::connect_to(path.as_ref())?;
+        let liveness = control.try_clone()?;
+        let descriptors = vec![control.as_raw_fd(), liveness.as_raw_fd()];
+        let (channel, network) = Channel::connect(control, &program_name()).map_err(|error| match error {
+            channel::app::ConnectError::System(error) => error,
+            other => io::Error::new(io::ErrorKind::ConnectionRefused, other.to_string()),
+        })?;
+        Ok(Self::new(channel, network, Some(liveness), descriptors, None))
+    }
+
+    /// A stack in a thread of this process, over `device`.
+    pub fn host(config: HostConfig, device: impl Device + Send + 'static) -> io::Result<Self> {
+        let descriptors = device.descriptor().iter().map(AsRawFd::as_raw_fd).collect();
+        let host = fep::host::start(
+            fep::host::HostConfig {
+                addresses: config.addresses,
+                gateway: config.gateway,
+                ..Default::default()
+            },
+            device,
+        )?;
+        let (channel, network) = (Arc::clone(host.channel()), host.network().clone());
+        Ok(Self::new(channel, network, None, descriptors, Some(host)))
+    }
+
+    /// The endpoint that the environment names, as `outboard run` sets it: `OUTBOARD_ARCH=host` with
+    /// `OUTBOARD_TAP`, `OUTBOARD_ADDRESS`, `OUTBOARD_GATEWAY`, `OUTBOARD_MTU`, or else `OUTBOARD_SOCKET`, or else the
+    /// default FEP.
+    pub fn from_env() -> io::Result<Self> {
+        match Environment::read(|name| std::env::var_os(name))? {
+            Environment::Fep(path) => Self::fep(path),
+            Environment::Host(settings) => {
+                let device = settings.open_device()?;
+                Self::host(settings.config, device)
+            }
+        }
+    }
+
+    fn new(
+        channel: Arc<Channel>,
+        network: Network,
+        liveness: Option<OwnedFd>,
+        descriptors: Vec<RawFd>,
+        host: Option<fep::host::HostHandle>,
+    ) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                channel,
+                network,
+                liveness,
+                descriptors,
+                is_host: host.is_some(),
+                host: Mutex::new(host),
+                sockets: Mutex::default(),
+                dispatch: Mutex::default(),
+                is_dead: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// Whether both are the same endpoint.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Whether the stack runs in this process.
+    pub fn is_host(&self) -> bool {
+        self.inner.is_host
+    }
+
+    /// The descriptors that keep the channel to the stack alive.
+    pub fn descriptors(&self) -> &[RawFd] {
+        &self.inner.descriptors
+    }
+
+    /// The addresses of the stack, with the prefixes of their links.
+    pub fn addresses(&self) -> &[IpCidr] {
+        &self.inner.network.addresses
+    }
+
+    /// Whether `address` is one of the endpoint's own.
+    pub fn is_local(&self, address: IpAddr) -> bool {
+        self.inner.network.addresses.iter().any(|own| own.address() == address)
+    }
+
+    /// Whether packets to `address` would leave through this endpoint: it is on one of its links, or has a route.
+    pub fn reaches(&self, address: IpAddr) -> bool {
+        let network = &self.inner.network;
+        network.addresses.iter().any(|own| own.contains(address))
+            || network.routes.iter().any(|(destination, _)| destination.contains(address))
+    }
+
+    /// Hands the stack's events to the sockets that they concern: queues accepted connections, tells observers.
+    /// Cheap if there are none.
+    pub fn dispatch(&self) {
+        let inner = &*self.inner;
+        if !inner.channel.has_events() && !inner.may_have_died() {
+            // Another thread may have taken some and not handed them on yet.
+            if inner.dispatch.try_lock().is_ok() {
+                return;
+            }
+        }
+        let mut events = lock(&inner.dispatch);
+        let taken = inner.channel.poll_events(&mut |event| events.push(event));
+        // Only now: what changes from here on makes new events (see `Channel::poll_events`).
+        for event in events.drain(..) {
+            self.hand_on(event);
+        }
+        if taken.is_err() || inner.may_have_died() {
+            self.bury();
+        }
+    }
+
+    fn hand_on(&self, event: Event) {
+        match event {
+            Event::Ready { socket } => self.tell(socket),
+            Event::Accepted { listener, socket } => {
+                let queued = self.shared(listener).is_some_and(|shared| shared.push_accepted(socket));
+                if queued {
+                    self.tell(listener);
+                } else {
+                    // Nobody takes it any more. If the channel is closed, so is the connection.
+                    let _ = self.inner.channel.post(&Command::Abort { socket });
+                }
+            }
+            Event::Released { socket } => {
+                if let Some(shared) = self.shared(socket) {
+                    shared.is_released.store(true, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    fn tell(&self, socket: u32) {
+        let observer = self.shared(socket).and_then(|shared| lock(&shared.observer).clone());
+        if let Some(observer) = observer {
+            observer.on_event();
+        }
+    }
+
+    fn shared(&self, socket: u32) -> Option<Arc<Shared>> {
+        lock(&self.inner.sockets).get(&socket).cloned()
+    }
+
+    /// Whether events wait to be dispatched.
+    pub fn has_events(&self) -> bool {
+        self.inner.channel.has_events()
+    }
+
+    /// The stack is gone: everybody learns of it, once.
+    fn bury(&self) {
+        if !self.inner.is_dead.swap(true, Ordering::AcqRel) {
+            let all: Vec<Arc<Shared>> = lock(&self.inner.sockets).values().cloned().collect();
+            for shared in all {
+                let observer = lock(&shared.observer).clone();
+                if let Some(observer) = observer {
+                    observer.on_event();
+                }
+            }
+        }
+    }
+
+    /// Whether the stack is gone, as far as it is known. Costs two loads.
+    pub fn is_dead(&self) -> bool {
+        self.inner.is_dead.load(Ordering::Relaxed) || self.inner.channel.closed().is_some()
+    }
+
+    /// Looks whether the stack is still there, also if it could not say that it ends.
+    pub fn check_alive(&self) -> bool {
+        let alive = !self.is_dead() && self.inner.channel.check_alive().is_none();
+        if !alive {
+            self.bury();
+        }
+        alive
+    }
+
+    /// A descriptor that is hung up (`POLLHUP`) when the stack is gone; -1 if that cannot be without this process.
+    pub fn liveness(&self) -> RawFd {
+        self.inner.liveness.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// Closes all sockets and waits until what they had queued is acknowledged, as the kernel sees to it when a process
+    /// ends; or until the time is over. Whether all was delivered. For the end of a process with the stack inside.
+    pub fn close_all(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        let open: Vec<(u32, Arc<Shared>)> =
+            lock(&self.inner.sockets).iter().map(|(number, shared)| (*number, Arc::clone(shared))).collect();
+        for (socket, shared) in &open {
+            if !shared.is_closed.swap(true, Ordering::AcqRel) {
+                let _ = self.inner.channel.post(&Command::Close { socket: *socket });
+            }
+        }
+        let delivered = |(socket, shared): &(u32, Arc<Shared>)| {
+            self.inner.channel.record(*socket).acked() >= shared.queued.load(Ordering::Relaxed)
+        };
+        let done = self.wait_until(end, || open.iter().all(delivered));
+        // Ends the stack's thread, which lets the ends of the connections be acknowledged.
+        drop(lock(&self.inner.host).take());
+        done
+    }
+
+    fn wait_until(&self, end: Instant, mut is_done: impl FnMut() -> bool) -> bool {
+        for _ in 0..YIELDS {
+            if is_done() {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        while !is_done() {
+            if self.is_dead() || Instant::now() >= end {
+                return false;
+            }
+            std::thread::sleep(FLUSH_INTERVAL);
+        }
+        true
+    }
+
+    pub(crate) fn channel(&self) -> &Arc<Channel> {
+        &self.inner.channel
+    }
+
+    /// Events for this number go to the one who holds the answer.
+    pub(crate) fn register(&self, socket: u32) -> Arc<Shared> {
+        let shared = Arc::<Shared>::default();
+        lock(&self.inner.sockets).insert(socket, Arc::clone(&shared));
+        shared
+    }
+
+    /// The socket is closed: no more events for it.
+    pub(crate) fn unregister(&self, socket: u32, shared: &Arc<Shared>) {
+        let mut sockets = lock(&self.inner.sockets);
+        // The number may be another socket's already.
+        if sockets.get(&socket).is_some_and(|known| Arc::ptr_eq(known, shared)) {
+            sockets.remove(&socket);
+        }
+    }
+
+    /// A listener was closed: connections that nobody accepted are reset, those as well that the stack announces before
+    /// it hears of the end.
+    pub(crate) fn reset_unaccepted(&self, shared: &Shared) {
+        for connection in shared.close_accepted() {
+            // If the channel is closed, so is the connection.
+            let _ = self.inner.channel.post(&Command::Abort { socket: connection });
+        }
+        self.wait_until(Instant::now() + RELEASE_LIMIT, || {
+            self.dispatch();
+            shared.is_released.load(Ordering::Acquire)
+        });
+    }
+}
+
+impl Inner {
+    fn may_have_died(&self) -> bool {
+        self.channel.closed().is_some() && !self.is_dead.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// Whether the listener is still there.
+    fn push_accepted(&self, socket: u32) -> bool {
+        let mut accepted = lock(&self.accepted);
+        if !accepted.closed {
+            accepted.waiting.push_back(socket);
+            accepted.total += 1;
+        }
+        !accepted.closed
+    }
+
+    fn close_accepted(&self) -> Vec<u32> {
+        let mut accepted = lock(&self.accepted);
+        accepted.closed = true;
+        accepted.waiting.drain(..).collect()
+    }
+}
+
+/// What the FEP's status calls this process.
+fn program_name() -> String {
+    let executable = std::env::current_exe().ok();
+    let name =
+        executable.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_else(|| "unknown".to_owned())
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,96 @@
+//! The data paths of a UDP socket.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use channel::State;
+
+use super::Datagram;
+use super::sides::{ReceiveSide, SendSide};
+use super::socket::{Socket, errno};
+use crate::endpoint::lock;
+
+/// A socket counts as writable when a datagram of this length can be queued.
+const USEFUL_ROOM: usize = 32 << 10;
+
+impl Socket {
+    /// Queues a datagram for `remote`, or for the connected peer.
+    pub fn send_to(&self, buffers: &[IoSlice<'_>], remote: Option<SocketAddr>) -> io::Result<usize> {
+        if let Some(error) = self.take_error()? {
+            return Err(error);
+        }
+        if self.progress.write_shut.load(Ordering::Acquire) {
+            return Err(errno(libc::EPIPE));
+        }
+        if remote.is_none() && !self.record().state().contains(State::CONNECTED) {
+            return Err(errno(libc::EDESTADDRREQ));
+        }
+        if self.endpoint.is_dead() {
+            return Err(errno(libc::ENETDOWN));
+        }
+        let mut side = lock(&self.send);
+        let SendSide::Datagrams(datagrams) = &mut *side else { return Err(errno(libc::EISCONN)) };
+        let outcome = datagrams.send(remote, buffers);
+        if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            self.progress.blocked_sends.fetch_add(1, Ordering::Relaxed);
+            self.progress.write_mark_set.store(true, Ordering::Relaxed);
+            datagrams.arm_wake();
+        }
+        outcome
+    }
+
+    /// Takes a datagram. `peek` leaves it.
+    pub fn recv_from(&self, buffers: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<Datagram> {
+        let mut side = lock(&self.receive);
+        let ReceiveSide::Datagrams(datagrams) = &mut *side else { return Err(errno(libc::EOPNOTSUPP)) };
+        let datagram = datagrams.receive(buffers, peek)?;
+        if let Some(datagram) = datagram {
+            return Ok(Datagram {
+                copied: datagram.copied,
+                length: datagram.length,
+                remote: datagram.remote,
+                local: datagram.local,
+            });
+        }
+        Err(match self.take_error()? {
+            Some(error) => error,
+            None => self.unavailable(),
+        })
+    }
+
+    pub(super) fn has_datagram(&self) -> bool {
+        match &*lock(&self.receive) {
+            ReceiveSide::Datagrams(datagrams) => datagrams.has_next(),
+            ReceiveSide::Stream(_) => false,
+        }
+    }
+
+    pub(super) fn has_datagram_room(&self) -> bool {
+        match &mut *lock(&self.send) {
+            SendSide::Datagrams(datagrams) => datagrams.has_room(USEFUL_ROOM),
+            SendSide::Stream(_) => false,
+        }
+    }
+
+    /// Has the stack ring when there is room.
+    pub(super) fn set_datagram_room_mark(&self) {
+        if let SendSide::Datagrams(datagrams) = &mut *lock(&self.send) {
+            datagrams.arm_wake();
+        }
+    }
+
+    /// Has the stack ring when there is a datagram.
+    pub(super) fn set_datagram_mark(&self) {
+        if let ReceiveSide::Datagrams(datagrams) = &*lock(&self.receive) {
+            datagrams.arm_wake();
+        }
+    }
+
+    pub(super) fn next_datagram_length(&self) -> Option<usize> {
+        match &mut *lock(&self.receive) {
+            ReceiveSide::Datagrams(datagrams) => datagrams.next_length().ok().flatten(),
+            ReceiveSide::Stream(_) => None,
+        }
+    }
+}

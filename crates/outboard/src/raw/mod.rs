@@ -1,0 +1,23 @@
+//! The non-blocking core: one [`Socket`] type over the channel, and what it takes to wait for many of them.
+//!
+//! Nothing here waits except [`Socket::wait`]. Errors carry the `errno` that Linux gives
+//! (`io::Error::raw_os_error`), a call that cannot go on fails with `EAGAIN`.
+//!
+//! Reading order: [`Socket`] (opening, connecting, closing), `sides` ([`Sender`] and [`Receiver`], the data paths),
+//! `readiness` (what a socket is ready for, and the marks that decide when the stack rings), [`Waiter`] (sleeping),
+//! `bulk` (sleeping longer while much comes in), [`Patience`] (spinning).
+
+mod bulk;
+mod datagram;
+mod patience;
+mod readiness;
+mod sides;
+mod socket;
+mod types;
+mod waiter;
+
+pub use patience::Patience;
+pub use sides::{Receiver, Sender};
+pub use socket::{Observer, Socket};
+pub use types::{Datagram, Info, Interest, Options, Readiness, SocketOption};
+pub use waiter::{Waiter, spin};

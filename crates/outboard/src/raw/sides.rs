@@ -1,0 +1,267 @@
+//! The two directions of a socket: the data paths. No system call is made here unless the stack sleeps and must be
+//! rung.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use channel::State;
+use channel::app::{ReceiveDatagrams, ReceiveStream, SendDatagrams, SendStream};
+
+use super::socket::{Socket, errno};
+use crate::endpoint::lock;
+
+/// The receiving half of the channel's socket.
+pub(super) enum ReceiveSide {
+    Stream(ReceiveStream),
+    Datagrams(ReceiveDatagrams),
+}
+
+/// The sending half of the channel's socket.
+pub(super) enum SendSide {
+    Stream(SendStream),
+    Datagrams(SendDatagrams),
+}
+
+impl SendSide {
+    /// Sets the largest ring; what it is then.
+    pub(super) fn set_limit(&mut self, bytes: usize) -> usize {
+        match self {
+            Self::Stream(stream) => {
+                stream.set_limit(bytes);
+                stream.limit()
+            }
+            Self::Datagrams(datagrams) => {
+                datagrams.set_limit(bytes);
+                datagrams.limit()
+            }
+        }
+    }
+}
+
+impl Socket {
+    /// Queues bytes to send; how many were taken.
+    pub fn send(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.sender().send(buffers)
+    }
+
+    /// Takes received bytes; 0 at the end of the stream. `peek` leaves them.
+    pub fn recv(&self, buffers: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<usize> {
+        self.receiver().recv(buffers, peek)
+    }
+
+    /// Throws away up to `count` received bytes; how many.
+    pub fn discard(&self, count: usize) -> io::Result<usize> {
+        let mut receiver = self.receiver();
+        let mut done = 0;
+        while done < count {
+            let there = match receiver.fill_buf() {
+                Ok(bytes) => bytes.len().min(count - done),
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => 0,
+            };
+            if there == 0 {
+                break;
+            }
+            receiver.consume(there);
+            done += there;
+        }
+        Ok(done)
+    }
+
+    /// The receiving side, locked.
+    pub fn receiver(&self) -> Receiver<'_> {
+        Receiver { socket: self, side: lock(&self.receive) }
+    }
+
+    /// The sending side, locked.
+    pub fn sender(&self) -> Sender<'_> {
+        Sender { socket: self, side: lock(&self.send) }
+    }
+}
+
+/// The receiving side of a stream socket; other threads that receive on it wait while this lives.
+pub struct Receiver<'a> {
+    socket: &'a Socket,
+    side: MutexGuard<'a, ReceiveSide>,
+}
+
+impl Receiver<'_> {
+    fn stream(&mut self) -> io::Result<&mut ReceiveStream> {
+        match &mut *self.side {
+            ReceiveSide::Stream(stream) => Ok(stream),
+            ReceiveSide::Datagrams(_) => Err(errno(libc::EOPNOTSUPP)),
+        }
+    }
+
+    /// Whether a receive would not wait.
+    pub fn is_ready(&self) -> bool {
+        self.socket.readiness().readable || self.socket.has_error() || self.socket.endpoint.is_dead()
+    }
+
+    /// As [`Socket::recv`].
+    pub fn recv(&mut self, buffers: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<usize> {
+        loop {
+            let stream = self.stream()?;
+            let count = stream.read(buffers, peek)?;
+            if count > 0 {
+                let consumed = stream.consumed();
+                self.socket.progress.consumed.store(consumed, Ordering::Relaxed);
+                return Ok(count);
+            }
+            if let Some(outcome) = self.outcome_of_nothing(buffers.iter().all(|buffer| buffer.is_empty())) {
+                return outcome;
+            }
+        }
+    }
+
+    /// The received bytes in one piece; empty at the end of the stream.
+    pub fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        loop {
+            if !self.stream()?.fill().is_empty() {
+                return Ok(self.stream()?.fill());
+            }
+            match self.outcome_of_nothing(false) {
+                Some(Ok(_)) => return Ok(&[]),
+                Some(Err(error)) => return Err(error),
+                None => {}
+            }
+        }
+    }
+
+    /// Gives the first `count` of these bytes back.
+    ///
+    /// # Panics
+    /// If `count` is more than there are.
+    pub fn consume(&mut self, count: usize) {
+        if let ReceiveSide::Stream(stream) = &mut *self.side {
+            // A closed channel is noticed by the next receive.
+            let _ = stream.consume(count);
+            self.socket.progress.consumed.store(stream.consumed(), Ordering::Relaxed);
+        }
+    }
+
+    /// No bytes were found: what that means, in the order in which Linux asks. `None`: some have come meanwhile.
+    fn outcome_of_nothing(&mut self, wanted_nothing: bool) -> Option<io::Result<usize>> {
+        let socket = self.socket;
+        // The state first: if it is final, so is the cursor that is loaded after it.
+        let state = socket.record().state();
+        let has_bytes = self.stream().is_ok_and(|stream| stream.available().bytes > 0);
+        if has_bytes {
+            return wanted_nothing.then_some(Ok(0));
+        }
+        if let Ok(Some(error)) = socket.take_error() {
+            return Some(Err(error));
+        }
+        let ended = state.intersects(State::PEER_CLOSED | State::CLOSED);
+        if ended || socket.progress.read_shut.load(Ordering::Acquire) {
+            return Some(Ok(0));
+        }
+        if !state.intersects(State::CONNECTED | State::CONNECTING) {
+            return Some(Err(errno(libc::ENOTCONN)));
+        }
+        Some(Err(socket.unavailable()))
+    }
+}
+
+/// The sending side of a stream socket; other threads that send on it wait while this lives.
+pub struct Sender<'a> {
+    socket: &'a Socket,
+    side: MutexGuard<'a, SendSide>,
+}
+
+impl Sender<'_> {
+    fn stream(&mut self) -> io::Result<&mut SendStream> {
+        match &mut *self.side {
+            SendSide::Stream(stream) => Ok(stream),
+            SendSide::Datagrams(_) => Err(errno(libc::EOPNOTSUPP)),
+        }
+    }
+
+    /// As [`Socket::send`].
+    pub fn send(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.check_open()?;
+        let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        let stream = self.stream()?;
+        let outcome = stream.write(buffers);
+        let queued = stream.queued();
+        self.note(queued, !matches!(outcome, Ok(count) if count == wanted));
+        outcome
+    }
+
+    /// Makes room to produce in, at least one byte; fails with `EAGAIN` if there is none.
+    pub fn prepare(&mut self, wanted: usize) -> io::Result<()> {
+        self.check_open()?;
+        let outcome = self.stream()?.reserve(wanted).map(|_| ());
+        if outcome.is_err() {
+            let queued = self.stream()?.queued();
+            self.note(queued, true);
+        }
+        outcome
+    }
+
+    /// The room that [`prepare`](Self::prepare) made, in one piece, at most `wanted` bytes.
+    pub fn space(&mut self, wanted: usize) -> &mut [u8] {
+        match &mut *self.side {
+            SendSide::Stream(stream) => stream.space(wanted),
+            SendSide::Datagrams(_) => &mut [],
+        }
+    }
+
+    /// Sends the first `count` bytes of the space.
+    ///
+    /// # Panics
+    /// If `count` is more than there is.
+    pub fn commit(&mut self, count: usize) -> io::Result<()> {
+        let stream = self.stream()?;
+        stream.commit(count)?;
+        let queued = stream.queued();
+        self.note(queued, false);
+        Ok(())
+    }
+
+    /// After a send: what is queued now; whether it found too little room.
+    fn note(&self, queued: u64, blocked: bool) {
+        let socket = self.socket;
+        socket.shared.queued.store(queued, Ordering::Relaxed);
+        if blocked {
+            socket.note_blocked();
+        }
+    }
+
+    /// What a send says of a connection that cannot send, in the order in which Linux asks.
+    fn check_open(&self) -> io::Result<()> {
+        let socket = self.socket;
+        let state = socket.record().state();
+        let closed =
+            state.intersects(State::ENDS_WRITING) || socket.progress.write_shut.load(Ordering::Acquire);
+        if state.contains(State::CONNECTED) && !closed {
+            return if socket.endpoint.is_dead() { Err(errno(libc::ENETDOWN)) } else { Ok(()) };
+        }
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        if state.contains(State::CONNECTED)
+            && !state.intersects(State::SEND_CLOSED | State::CLOSED)
+            && !closed
+        {
+            return Ok(());
+        }
+        if state.contains(State::CONNECTING) {
+            return Err(errno(libc::EAGAIN));
+        }
+        Err(errno(libc::EPIPE))
+    }
+}
+
+impl Socket {
+    /// A send found too little room: what is queued is what fits, and the stack is asked to say when there is room.
+    pub(super) fn note_blocked(&self) {
+        let taken = self.unacknowledged();
+        if taken > 0 {
+            self.progress.send_capacity.store(taken, Ordering::Relaxed);
+        }
+        self.progress.blocked_sends.fetch_add(1, Ordering::Relaxed);
+        self.set_write_mark();
+    }
+}

@@ -1,0 +1,469 @@
+//! A socket of an endpoint: opening, binding, listening, connecting, options, closing.
+
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use channel::app::{ReceiveDatagrams, ReceiveStream, Record, SendDatagrams, SendStream};
+use channel::{Command, State};
+use tcp::Keepalive;
+
+use super::bulk::Meter;
+use super::sides::{ReceiveSide, SendSide};
+use super::{Info, Interest, Options, SocketOption};
+use crate::Endpoint;
+use crate::endpoint::{Shared, lock};
+
+/// Linux' numbers of connection states, for [`Info`].
+const TCP_ESTABLISHED: u8 = 1;
+const TCP_SYN_SENT: u8 = 2;
+const TCP_CLOSE: u8 = 7;
+const TCP_CLOSE_WAIT: u8 = 8;
+const TCP_LISTEN: u8 = 10;
+
+/// Is told that something about a socket changed: bytes came or were acknowledged, a connection can be accepted, the
+/// peer closed, an error arose. It must return soon and call nothing of the endpoint.
+pub trait Observer: Send + Sync {
+    /// Something changed; ask the socket what.
+    fn on_event(&self);
+}
+
+/// What a socket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Stream,
+    Datagram,
+}
+
+/// A TCP or UDP socket that never blocks. Dropping it closes it: queued data is still delivered.
+pub struct Socket {
+    pub(super) endpoint: Endpoint,
+    pub(super) number: u32,
+    pub(super) kind: Kind,
+    pub(super) shared: Arc<Shared>,
+    pub(super) send: Mutex<SendSide>,
+    pub(super) receive: Mutex<ReceiveSide>,
+    options: Mutex<Options>,
+    /// One synchronous command at a time.
+    calling: Mutex<()>,
+    pub(super) progress: Progress,
+}
+
+/// What this side knows of the socket beside the stack's record, readable without a lock.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Errors of the record's count that were taken.
+    pub(super) errors_taken: AtomicU32,
+    /// `connect` was called, and (then) told that it succeeded.
+    pub(super) connect_called: AtomicBool,
+    pub(super) connect_told: AtomicBool,
+    pub(super) read_shut: AtomicBool,
+    pub(super) write_shut: AtomicBool,
+    /// Stream offset up to which received bytes were taken.
+    pub(super) consumed: AtomicU64,
+    /// Bytes that the send ring took at most when it was last found full, or may take.
+    pub(super) send_capacity: AtomicUsize,
+    /// Sends that found no room.
+    pub(super) blocked_sends: AtomicU64,
+    pub(super) write_mark_set: AtomicBool,
+    /// Bytes that make a stream readable; 0 counts as 1.
+    pub(super) low_water: AtomicU32,
+    pub(super) meter: Meter,
+    /// Stream offset that a nap waits for.
+    pub(super) nap_mark: AtomicU64,
+}
+
+impl Socket {
+    /// A new TCP socket.
+    pub fn tcp(endpoint: &Endpoint) -> io::Result<Self> {
+        let number = new_number(endpoint)?;
+        endpoint.channel().post(&Command::OpenTcp { socket: number, sequence: 0 })?;
+        Ok(Self::stream(endpoint, number))
+    }
+
+    /// A new UDP socket.
+    pub fn udp(endpoint: &Endpoint) -> io::Result<Self> {
+        let number = new_number(endpoint)?;
+        let channel = endpoint.channel();
+        channel.post(&Command::OpenUdp { socket: number, sequence: 0 })?;
+        let send = SendDatagrams::new(Arc::clone(channel), number);
+        let limit = send.limit();
+        Ok(Self::new(
+            endpoint,
+            number,
+            Kind::Datagram,
+            SendSide::Datagrams(send),
+            ReceiveSide::Datagrams(ReceiveDatagrams::new(Arc::clone(channel), number)),
+            limit,
+        ))
+    }
+
+    fn stream(endpoint: &Endpoint, number: u32) -> Self {
+        let channel = endpoint.channel();
+        let send = SendStream::new(Arc::clone(channel), number);
+        let limit = send.limit();
+        Self::new(
+            endpoint,
+            number,
+            Kind::Stream,
+            SendSide::Stream(send),
+            ReceiveSide::Stream(ReceiveStream::new(Arc::clone(channel), number)),
+            limit,
+        )
+    }
+
+    fn new(
+        endpoint: &Endpoint,
+        number: u32,
+        kind: Kind,
+        send: SendSide,
+        receive: ReceiveSide,
+        send_limit: usize,
+    ) -> Self {
+        let progress = Progress { send_capacity: AtomicUsize::new(send_limit), ..Progress::default() };
+        let socket = Self {
+            endpoint: endpoint.clone(),
+            number,
+            kind,
+            shared: endpoint.register(number),
+            send: Mutex::new(send),
+            receive: Mutex::new(receive),
+            options: Mutex::default(),
+            calling: Mutex::default(),
+            progress,
+        };
+        // Nobody waits for room until a send found none.
+        socket.record().set_write_wake(u64::MAX);
+        socket
+    }
+
+    pub(super) fn record(&self) -> Record<'_> {
+        self.endpoint.channel().record(self.number)
+    }
+
+    fn call(&self, make: impl FnOnce(u32) -> Command) -> io::Result<()> {
+        let _one = lock(&self.calling);
+        self.endpoint.channel().call(self.number, make)
+    }
+
+    /// Binds to a local address; port 0 picks a free one.
+    pub fn bind(&self, local: SocketAddr) -> io::Result<()> {
+        if self.record().state().contains(State::BOUND) {
+            return Err(errno(libc::EINVAL));
+        }
+        self.call(|sequence| Command::Bind { socket: self.number, sequence, local })
+    }
+
+    /// Takes connections from now on; at most `backlog` wait to be accepted.
+    pub fn listen(&self, backlog: u32) -> io::Result<()> {
+        self.call(|sequence| Command::Listen { socket: self.number, sequence, backlog })
+    }
+
+    /// The next connection of a listener.
+    pub fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
+        if !self.is_listening() {
+            return Err(errno(if self.kind == Kind::Stream { libc::EINVAL } else { libc::EOPNOTSUPP }));
+        }
+        loop {
+            let next = match self.take_accepted() {
+                Some(number) => Some(number),
+                None => {
+                    self.endpoint.dispatch();
+                    self.take_accepted()
+                }
+            };
+            let Some(number) = next else {
+                return Err(self.unavailable());
+            };
+            let connection = Self::stream(&self.endpoint, number);
+            connection.progress.connect_called.store(true, Ordering::Relaxed);
+            connection.progress.connect_told.store(true, Ordering::Relaxed);
+            *lock(&connection.options) = *lock(&self.options);
+            if let Some(remote) = connection.record().remote() {
+                return Ok((connection, remote));
+            }
+        }
+    }
+
+    fn take_accepted(&self) -> Option<u32> {
+        lock(&self.shared.accepted).waiting.pop_front()
+    }
+
+    /// TCP: starts to connect and fails with `EINPROGRESS`; writable says that it ended, [`take_error`](Self::take_error)
+    /// how. UDP: sets the peer.
+    pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
+        if self.kind == Kind::Datagram {
+            return self.call(|sequence| Command::Connect {
+                socket: self.number,
+                sequence,
+                remote: Some(remote),
+            });
+        }
+        let state = self.record().state();
+        if self.progress.connect_called.load(Ordering::Acquire) {
+            return self.connect_again(state);
+        }
+        if state.contains(State::LISTENING) {
+            return Err(errno(libc::EISCONN));
+        }
+        self.call(|sequence| Command::Connect { socket: self.number, sequence, remote: Some(remote) })?;
+        self.progress.connect_called.store(true, Ordering::Release);
+        Err(errno(libc::EINPROGRESS))
+    }
+
+    /// As Linux answers: once with the outcome, then that it is connected.
+    fn connect_again(&self, state: State) -> io::Result<()> {
+        if let Some(error) = self.take_error()? {
+            return Err(error);
+        }
+        if state.contains(State::CONNECTED) {
+            let told = self.progress.connect_told.swap(true, Ordering::AcqRel);
+            return if told { Err(errno(libc::EISCONN)) } else { Ok(()) };
+        }
+        Err(errno(if state.contains(State::CONNECTING) { libc::EALREADY } else { libc::ECONNABORTED }))
+    }
+
+    /// Undoes a connect: a datagram socket has no peer any more, a connection is reset.
+    pub fn disconnect(&self) -> io::Result<()> {
+        match self.kind {
+            Kind::Datagram => {
+                self.call(|sequence| Command::Connect { socket: self.number, sequence, remote: None })
+            }
+            Kind::Stream => self.shutdown(Shutdown::Both),
+        }
+    }
+
+    /// Ends one direction or both.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let state = self.record().state();
+        if !state.intersects(State::CONNECTED | State::LISTENING)
+            || (self.kind == Kind::Stream && state.contains(State::CLOSED))
+        {
+            return Err(errno(libc::ENOTCONN));
+        }
+        self.call(|sequence| Command::Shutdown { socket: self.number, sequence, how })?;
+        if how != Shutdown::Write {
+            self.progress.read_shut.store(true, Ordering::Release);
+        }
+        if how != Shutdown::Read {
+            self.progress.write_shut.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The error that waits, if any; taking it clears it.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let (count, number) = self.record().error();
+        if self.progress.errors_taken.swap(count, Ordering::AcqRel) == count {
+            return Ok(None);
+        }
+        Ok(Some(errno(number)))
+    }
+
+    pub(super) fn has_error(&self) -> bool {
+        self.record().error().0 != self.progress.errors_taken.load(Ordering::Acquire)
+    }
+
+    /// Why there is nothing: not now, or not any more because the stack is gone.
+    pub(super) fn unavailable(&self) -> io::Error {
+        errno(if self.endpoint.is_dead() { libc::ENETDOWN } else { libc::EAGAIN })
+    }
+
+    /// The local address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.record().local().ok_or_else(|| errno(libc::EINVAL))
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        let record = self.record();
+        let state = record.state();
+        let ended = self.kind == Kind::Stream && state.contains(State::CLOSED);
+        if !state.contains(State::CONNECTED) || ended {
+            return Err(errno(libc::ENOTCONN));
+        }
+        record.remote().ok_or_else(|| errno(libc::ENOTCONN))
+    }
+
+    /// Sets an option.
+    pub fn set_option(&self, option: SocketOption) -> io::Result<()> {
+        let mut options = lock(&self.options);
+        let before = *options;
+        let mut after = before;
+        after.apply(option);
+        if let Some(option) = for_stack(option, &before, &after) {
+            self.call(|sequence| Command::SetOption { socket: self.number, sequence, option })?;
+        }
+        match option {
+            SocketOption::SendBuffer(bytes) => self.set_send_limit(bytes as usize),
+            SocketOption::ReceiveLowWater(bytes) => self.progress.low_water.store(bytes, Ordering::Relaxed),
+            _ => {}
+        }
+        *options = after;
+        Ok(())
+    }
+
+    fn set_send_limit(&self, bytes: usize) {
+        let mut send = lock(&self.send);
+        let limit = send.set_limit(bytes);
+        self.progress.send_capacity.store(limit, Ordering::Relaxed);
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> Options {
+        *lock(&self.options)
+    }
+
+    /// Who is told of changes, when events are dispatched ([`Endpoint::dispatch`]). Look at the socket once after this:
+    /// only what changes from then on makes events.
+    pub fn set_observer(&self, observer: Option<Arc<dyn Observer>>) {
+        let watched = observer.is_some();
+        *lock(&self.shared.observer) = observer;
+        self.record().set_watched(watched);
+    }
+
+    /// The endpoint of this socket.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Whether this is a listener.
+    pub fn is_listening(&self) -> bool {
+        self.record().state().contains(State::LISTENING)
+    }
+
+    /// The largest segment payload of a connection.
+    pub fn segment_size(&self) -> Option<u32> {
+        Some(self.info().segment_size).filter(|size| *size > 0)
+    }
+
+    /// What the stack tells of a connection.
+    pub fn info(&self) -> Info {
+        let state = self.record().state();
+        let mut info = Info { state: linux_state(state), ..Info::default() };
+        if self.kind == Kind::Stream
+            && self.call(|sequence| Command::Info { socket: self.number, sequence }).is_ok()
+        {
+            let told = self.record().info();
+            info.segment_size = told.segment_size;
+            info.srtt_us = told.srtt_us;
+            info.rttvar_us = told.rttvar_us;
+            info.rto_us = told.srtt_us + 4 * told.rttvar_us;
+            info.congestion_window_segments = told.congestion_window.div_ceil(told.segment_size.max(1));
+            info.total_retransmissions = told.retransmits;
+            info.in_flight_segments = (self.unacknowledged() as u32).div_ceil(told.segment_size.max(1));
+        }
+        info
+    }
+
+    /// Closing with `SO_LINGER` waits for what is queued.
+    fn linger(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        while self.unacknowledged() > 0 && !self.record().state().intersects(State::ENDS_WRITING) {
+            self.record().set_write_wake(self.shared.queued.load(Ordering::Relaxed));
+            match super::waiter::wait_for(self, Interest::WRITABLE, Some(deadline), |socket| {
+                socket.unacknowledged() == 0 || socket.record().state().intersects(State::ENDS_WRITING)
+            }) {
+                Ok(true) => {}
+                _ => break,
+            }
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let linger = self.options().linger;
+        let mut reset = false;
+        if self.kind == Kind::Stream && self.progress.connect_called.load(Ordering::Relaxed) {
+            // RFC 1122 §4.2.2.13: bytes that nobody will read are answered with a reset, so that the peer knows.
+            reset = linger == Some(Duration::ZERO)
+                || (self.receivable() > 0 && !self.progress.read_shut.load(Ordering::Relaxed));
+            if let Some(limit) = linger.filter(|_| !reset) {
+                self.linger(limit);
+            }
+        }
+        *lock(&self.shared.observer) = None;
+        let was_listening = self.is_listening();
+        if !self.shared.is_closed.swap(true, Ordering::AcqRel) {
+            let socket = self.number;
+            // If the channel is closed, so is the socket.
+            let command = if reset { Command::Abort { socket } } else { Command::Close { socket } };
+            let _ = self.endpoint.channel().post(&command);
+            if was_listening {
+                self.endpoint.reset_unaccepted(&self.shared);
+            }
+        }
+        self.endpoint.unregister(self.number, &self.shared);
+        // Numbers of closed sockets come back with events; a program that waits for none shall not run out of them.
+        self.endpoint.dispatch();
+    }
+}
+
+fn new_number(endpoint: &Endpoint) -> io::Result<u32> {
+    let channel = endpoint.channel();
+    if let Some(number) = channel.new_socket() {
+        return Ok(number);
+    }
+    endpoint.dispatch();
+    channel.new_socket().ok_or_else(|| errno(libc::ENFILE))
+}
+
+pub(super) fn errno(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
+}
+
+/// What the stack must be told of an option, if anything.
+fn for_stack(option: SocketOption, before: &Options, after: &Options) -> Option<stack::SocketOption> {
+    if before == after {
+        return None;
+    }
+    Some(match option {
+        SocketOption::NoDelay(on) => stack::SocketOption::NoDelay(on),
+        SocketOption::Cork(on) => stack::SocketOption::Cork(on),
+        SocketOption::KeepAlive(_)
+        | SocketOption::KeepAliveIdle(_)
+        | SocketOption::KeepAliveInterval(_)
+        | SocketOption::KeepAliveProbes(_) => {
+            if !before.keepalive && !after.keepalive {
+                return None;
+            }
+            stack::SocketOption::Keepalive(after.keepalive.then(|| Keepalive {
+                idle: after.keepalive_idle.into(),
+                interval: after.keepalive_interval.into(),
+                count: u8::try_from(after.keepalive_probes).unwrap_or(u8::MAX),
+            }))
+        }
+        SocketOption::UserTimeout(time) => {
+            stack::SocketOption::UserTimeout((!time.is_zero()).then(|| time.into()))
+        }
+        SocketOption::Ttl(ttl) => stack::SocketOption::Ttl(u8::try_from(ttl).unwrap_or(u8::MAX)),
+        SocketOption::TypeOfService(value) => stack::SocketOption::Tos(value),
+        SocketOption::ReuseAddress(on) => stack::SocketOption::ReuseAddress(on),
+        SocketOption::ReusePort(on) => stack::SocketOption::ReusePort(on),
+        SocketOption::Broadcast(on) => stack::SocketOption::Broadcast(on),
+        SocketOption::ReceiveBuffer(bytes) => stack::SocketOption::ReceiveLimit(bytes),
+        SocketOption::SendBuffer(_) | SocketOption::Linger(_) | SocketOption::ReceiveLowWater(_) => {
+            return None;
+        }
+    })
+}
+
+/// The nearest of Linux' states.
+fn linux_state(state: State) -> u8 {
+    if state.contains(State::LISTENING) {
+        TCP_LISTEN
+    } else if state.contains(State::CLOSED) {
+        TCP_CLOSE
+    } else if state.contains(State::CONNECTING) {
+        TCP_SYN_SENT
+    } else if state.contains(State::CONNECTED | State::PEER_CLOSED) {
+        TCP_CLOSE_WAIT
+    } else if state.contains(State::CONNECTED) {
+        TCP_ESTABLISHED
+    } else {
+        TCP_CLOSE
+    }
+}

@@ -1,0 +1,209 @@
+//! The small values of the raw interface: what to wait for, what is ready, options, a datagram's fate.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What a caller wants to wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// Bytes, a datagram, a connection to accept, or the end of the stream.
+    pub readable: bool,
+    /// Room to send, or the end of a connection attempt.
+    pub writable: bool,
+}
+
+impl Interest {
+    /// Readable only.
+    pub const READABLE: Self = Self { readable: true, writable: false };
+    /// Writable only.
+    pub const WRITABLE: Self = Self { readable: false, writable: true };
+    /// Readable or writable.
+    pub const BOTH: Self = Self { readable: true, writable: true };
+}
+
+/// What a socket is ready for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// A receive or accept would not wait: there is something, or the end.
+    pub readable: bool,
+    /// A send would not wait: there is room, or the connection cannot send any more.
+    pub writable: bool,
+    /// The peer sends nothing any more (its FIN came, or the connection ended).
+    pub peer_closed: bool,
+    /// Neither direction is open any more (or the socket was never connected).
+    pub hangup: bool,
+    /// An error waits to be taken.
+    pub error: bool,
+}
+
+impl Readiness {
+    /// Whether a wait for `interest` ends with this readiness.
+    pub fn satisfies(self, interest: Interest) -> bool {
+        self.error
+            || self.hangup
+            || (interest.readable && self.readable)
+            || (interest.writable && self.writable)
+    }
+}
+
+/// An option to set. [`Options`] holds the values that are in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketOption {
+    /// Nagle's algorithm off.
+    NoDelay(bool),
+    /// Hold back partial segments.
+    Cork(bool),
+    /// Probe an idle connection.
+    KeepAlive(bool),
+    /// Idle time before the first keepalive probe.
+    KeepAliveIdle(Duration),
+    /// Time between keepalive probes.
+    KeepAliveInterval(Duration),
+    /// Unanswered keepalive probes after which the connection is given up.
+    KeepAliveProbes(u32),
+    /// How long sent data may stay unacknowledged; zero: the stack's own limit.
+    UserTimeout(Duration),
+    /// What closing does with unsent data: `None` delivers it in the background, zero resets the connection.
+    Linger(Option<Duration>),
+    /// Time to live of sent packets.
+    Ttl(u32),
+    /// Type-of-service byte of sent packets.
+    TypeOfService(u8),
+    /// Bind although an old connection still holds the port.
+    ReuseAddress(bool),
+    /// Several sockets share the port.
+    ReusePort(bool),
+    /// Datagrams may go to broadcast addresses.
+    Broadcast(bool),
+    /// The receive buffer's limit in bytes; it grows up to that.
+    ReceiveBuffer(u32),
+    /// The send buffer's limit in bytes; it grows up to that.
+    SendBuffer(u32),
+    /// Bytes that must be there before a reader is woken.
+    ReceiveLowWater(u32),
+}
+
+/// The options in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// See [`SocketOption::NoDelay`].
+    pub nodelay: bool,
+    /// See [`SocketOption::Cork`].
+    pub cork: bool,
+    /// See [`SocketOption::KeepAlive`].
+    pub keepalive: bool,
+    /// See [`SocketOption::KeepAliveIdle`].
+    pub keepalive_idle: Duration,
+    /// See [`SocketOption::KeepAliveInterval`].
+    pub keepalive_interval: Duration,
+    /// See [`SocketOption::KeepAliveProbes`].
+    pub keepalive_probes: u32,
+    /// See [`SocketOption::UserTimeout`].
+    pub user_timeout: Duration,
+    /// See [`SocketOption::Linger`].
+    pub linger: Option<Duration>,
+    /// See [`SocketOption::Ttl`].
+    pub ttl: u32,
+    /// See [`SocketOption::TypeOfService`].
+    pub type_of_service: u8,
+    /// See [`SocketOption::ReuseAddress`].
+    pub reuse_address: bool,
+    /// See [`SocketOption::ReusePort`].
+    pub reuse_port: bool,
+    /// See [`SocketOption::Broadcast`].
+    pub broadcast: bool,
+    /// See [`SocketOption::ReceiveBuffer`].
+    pub receive_buffer: u32,
+    /// See [`SocketOption::SendBuffer`].
+    pub send_buffer: u32,
+    /// See [`SocketOption::ReceiveLowWater`].
+    pub receive_low_water: u32,
+}
+
+impl Options {
+    pub(crate) fn apply(&mut self, option: SocketOption) {
+        match option {
+            SocketOption::NoDelay(on) => self.nodelay = on,
+            SocketOption::Cork(on) => self.cork = on,
+            SocketOption::KeepAlive(on) => self.keepalive = on,
+            SocketOption::KeepAliveIdle(time) => self.keepalive_idle = time,
+            SocketOption::KeepAliveInterval(time) => self.keepalive_interval = time,
+            SocketOption::KeepAliveProbes(count) => self.keepalive_probes = count,
+            SocketOption::UserTimeout(time) => self.user_timeout = time,
+            SocketOption::Linger(time) => self.linger = time,
+            SocketOption::Ttl(ttl) => self.ttl = ttl,
+            SocketOption::TypeOfService(value) => self.type_of_service = value,
+            SocketOption::ReuseAddress(on) => self.reuse_address = on,
+            SocketOption::ReusePort(on) => self.reuse_port = on,
+            SocketOption::Broadcast(on) => self.broadcast = on,
+            SocketOption::ReceiveBuffer(bytes) => self.receive_buffer = bytes,
+            SocketOption::SendBuffer(bytes) => self.send_buffer = bytes,
+            SocketOption::ReceiveLowWater(bytes) => self.receive_low_water = bytes.max(1),
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            nodelay: false,
+            cork: false,
+            keepalive: false,
+            keepalive_idle: Duration::from_secs(7200),
+            keepalive_interval: Duration::from_secs(75),
+            keepalive_probes: 9,
+            user_timeout: Duration::ZERO,
+            linger: None,
+            ttl: 64,
+            type_of_service: 0,
+            reuse_address: false,
+            reuse_port: false,
+            broadcast: false,
+            receive_buffer: 0,
+            send_buffer: 0,
+            receive_low_water: 1,
+        }
+    }
+}
+
+/// A datagram that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Bytes copied into the caller's buffers.
+    pub copied: usize,
+    /// Bytes that the datagram had; more than `copied` if it was cut.
+    pub length: usize,
+    /// Who sent it.
+    pub remote: SocketAddr,
+    /// The address it was sent to.
+    pub local: SocketAddr,
+}
+
+/// What the stack tells of a connection, in the terms of Linux' `struct tcp_info`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// The state in Linux' numbering (`TCP_ESTABLISHED` is 1).
+    pub state: u8,
+    /// Largest payload of a segment.
+    pub segment_size: u32,
+    /// Retransmission timeout.
+    pub rto_us: u32,
+    /// Smoothed round-trip time.
+    pub srtt_us: u32,
+    /// Its mean deviation.
+    pub rttvar_us: u32,
+    /// Congestion window.
+    pub congestion_window_segments: u32,
+    /// Slow start threshold.
+    pub slow_start_threshold_segments: u32,
+    /// Segments sent and not acknowledged.
+    pub in_flight_segments: u32,
+    /// Segments taken for lost.
+    pub lost_segments: u32,
+    /// Segments being retransmitted.
+    pub retransmitting_segments: u32,
+    /// Retransmissions since the connection began.
+    pub total_retransmissions: u32,
+    /// Largest packet of the path.
+    pub path_mtu: u32,
+}

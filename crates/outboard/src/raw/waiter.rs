@@ -1,0 +1,243 @@
+//! Sleeping until one of several sockets is ready.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use channel::State;
+
+use super::socket::{Kind, Socket};
+use super::{Interest, Patience, Readiness};
+use crate::Endpoint;
+use crate::endpoint::lock;
+use crate::sys::handlers_interrupt;
+
+/// A sleeper looks this often whether the stack is still there.
+const ALIVE_CHECK: Duration = Duration::from_secs(2);
+
+/// What one thread (or one set of watched sockets) sleeps on.
+///
+/// The order that loses no wake-up: [`watch`](Self::watch) the sockets, look whether one is ready
+/// ([`Socket::poll_ready`]), [`arm`](Self::arm), look once more, [`sleep`](Self::sleep) or poll
+/// [`descriptor`](Self::descriptor) and [`Endpoint::liveness`], [`disarm`](Self::disarm).
+pub struct Waiter {
+    endpoint: Endpoint,
+    slot: u32,
+    descriptor: RawFd,
+    process: u32,
+    inner: Mutex<channel::app::Waiter>,
+}
+
+impl Waiter {
+    /// A waiter to [`sleep`](Self::sleep) with.
+    pub fn new(endpoint: &Endpoint) -> io::Result<Self> {
+        Ok(Self::over(endpoint, endpoint.channel().waiter()?))
+    }
+
+    /// A waiter with a descriptor, to be polled beside others.
+    pub fn with_descriptor(endpoint: &Endpoint) -> io::Result<Self> {
+        Ok(Self::over(endpoint, endpoint.channel().waiter_with_bell()?))
+    }
+
+    fn over(endpoint: &Endpoint, inner: channel::app::Waiter) -> Self {
+        let descriptor = inner.bell().map_or(-1, |bell| bell.as_raw_fd());
+        let (slot, process) = (inner.slot(), std::process::id());
+        Self { endpoint: endpoint.clone(), slot, descriptor, process, inner: Mutex::new(inner) }
+    }
+
+    /// The endpoint.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The descriptor to poll for reading, if it was made with one. It may be readable without cause.
+    pub fn descriptor(&self) -> RawFd {
+        self.descriptor
+    }
+
+    /// Has this waiter rung when `socket` becomes ready for `interest`.
+    pub fn watch(&self, socket: &Socket, interest: Interest) {
+        let record = socket.record();
+        if interest.readable {
+            record.set_reader(self.slot);
+        }
+        if interest.writable {
+            record.set_writer(self.slot);
+        }
+    }
+
+    /// Ends that.
+    pub fn unwatch(&self, socket: &Socket) {
+        let record = socket.record();
+        record.clear_reader(self.slot);
+        record.clear_writer(self.slot);
+    }
+
+    /// From now on a watched socket that becomes ready ends the sleep. What has been rung before is forgotten.
+    pub fn arm(&self) {
+        lock(&self.inner).prepare();
+    }
+
+    /// No longer.
+    pub fn disarm(&self) {
+        lock(&self.inner).cancel();
+    }
+
+    /// Drops it, or in a forked child forgets it: its slot is the parent's.
+    pub fn leave(self) {
+        if self.process != std::process::id() {
+            std::mem::forget(self);
+        }
+    }
+
+    /// Sleeps until it is rung or the time is over; it is disarmed then.
+    ///
+    /// # Errors
+    /// `EINTR`: a signal was handled.
+    pub fn sleep(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        lock(&self.inner).sleep(timeout)
+    }
+}
+
+thread_local! {
+    static WAITER: RefCell<Option<Waiter>> = const { RefCell::new(None) };
+    static PATIENCE: Cell<Patience> = const { Cell::new(Patience::new()) };
+}
+
+/// Spins as long as that has paid off lately in this thread; whether `ready` became true.
+pub fn spin(ready: impl FnMut() -> bool) -> bool {
+    PATIENCE
+        .try_with(|patience| {
+            let mut own = patience.get();
+            let found = own.spin(ready);
+            patience.set(own);
+            found
+        })
+        .unwrap_or(false)
+}
+
+impl Socket {
+    /// Waits until the socket is ready for `interest` or the deadline passes; what it is ready for then. Spins first if
+    /// that has paid off lately, then sleeps.
+    ///
+    /// # Errors
+    /// `EINTR` when a signal was handled and a socket call of Linux would end.
+    pub fn wait(&self, interest: Interest, deadline: Option<Instant>) -> io::Result<Readiness> {
+        let satisfied = |socket: &Socket| socket.poll_ready(interest).satisfies(interest);
+        if !satisfied(self) {
+            wait_for(self, interest, deadline, satisfied)?;
+        }
+        Ok(self.readiness())
+    }
+
+    /// Begins a wait for bytes of a socket: if bytes stream in, the stack is asked to ring only when many have come. Sleep
+    /// without a spin and no longer than the time given then, and [`end_nap`](Self::end_nap).
+    pub fn begin_nap(&self, interest: Interest) -> Option<Duration> {
+        if !interest.readable || self.kind == Kind::Datagram {
+            return None;
+        }
+        let progress = &self.progress;
+        let consumed = progress.consumed.load(Ordering::Relaxed);
+        let (bytes, time) = progress.meter.begin(consumed, self.record().received())?;
+        progress.nap_mark.store(consumed + bytes, Ordering::Relaxed);
+        self.record().set_read_wake(consumed + bytes);
+        Some(time)
+    }
+
+    /// Whether as much has come as the nap waits for, or nothing more will. To be looked at once the waiter is armed.
+    pub fn is_nap_over(&self) -> bool {
+        let record = self.record();
+        record.state().intersects(State::ENDS_READING)
+            || record.received() >= self.progress.nap_mark.load(Ordering::Relaxed)
+    }
+
+    /// Whether a nap was begun and not ended.
+    pub fn is_napping(&self) -> bool {
+        self.progress.meter.is_napping()
+    }
+
+    /// Ends it: what there is counts.
+    pub fn end_nap(&self) {
+        self.progress.meter.end_nap(self.record().received());
+    }
+}
+
+/// Sleeps until `done`, or the deadline passes; whether it is done.
+pub(super) fn wait_for(
+    socket: &Socket,
+    interest: Interest,
+    deadline: Option<Instant>,
+    done: impl Fn(&Socket) -> bool,
+) -> io::Result<bool> {
+    let nap = socket.begin_nap(interest);
+    if nap.is_none() && !socket.is_blocked(interest) && spin(|| done(socket)) {
+        return Ok(true);
+    }
+    with_waiter(&socket.endpoint, |waiter| {
+        waiter.watch(socket, interest);
+        let outcome = sleep_until(waiter, socket, deadline, nap, done);
+        waiter.disarm();
+        waiter.unwatch(socket);
+        outcome
+    })?
+}
+
+fn sleep_until(
+    waiter: &Waiter,
+    socket: &Socket,
+    deadline: Option<Instant>,
+    mut nap: Option<Duration>,
+    done: impl Fn(&Socket) -> bool,
+) -> io::Result<bool> {
+    loop {
+        waiter.arm();
+        if if nap.is_some() { socket.is_nap_over() } else { done(socket) } {
+            socket.end_nap();
+            return Ok(true);
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let time = nap.unwrap_or(ALIVE_CHECK).min(left.unwrap_or(Duration::MAX));
+        let slept = waiter.sleep(Some(time));
+        if nap.take().is_some() {
+            socket.end_nap();
+        }
+        if done(socket) {
+            return Ok(true);
+        }
+        match slept {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                // Linux restarts a call without a time limit if the handler was installed so.
+                if deadline.is_some() || handlers_interrupt() {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+            Ok(true) => {}
+            Ok(false) => {
+                socket.endpoint.check_alive();
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return Ok(done(socket));
+                }
+            }
+        }
+    }
+}
+
+/// This thread's waiter for `endpoint`. It is taken out while in use: a signal handler that waits as well gets another.
+fn with_waiter<T>(endpoint: &Endpoint, body: impl FnOnce(&Waiter) -> T) -> io::Result<T> {
+    let kept = WAITER.try_with(|place| place.try_borrow_mut().ok().and_then(|mut place| place.take()));
+    let waiter = match kept.ok().flatten() {
+        Some(waiter) if waiter.endpoint.is_same(endpoint) => waiter,
+        Some(other) => {
+            other.leave();
+            Waiter::new(endpoint)?
+        }
+        None => Waiter::new(endpoint)?,
+    };
+    let value = body(&waiter);
+    let _ = WAITER.try_with(|place| place.try_borrow_mut().map(|mut place| *place = Some(waiter)));
+    Ok(value)
+}

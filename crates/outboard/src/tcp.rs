@@ -1,0 +1,320 @@
+//! A TCP connection in the manner of `std::net::TcpStream`.
+
+use std::fmt;
+use std::io::{self, BufRead, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::Endpoint;
+use crate::options::{Blocking, each_address};
+use crate::raw::{self, Interest, SocketOption};
+
+/// A TCP connection. Dropping the last clone closes it: what is queued is still delivered.
+#[derive(Clone)]
+pub struct TcpStream {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    socket: raw::Socket,
+    blocking: Blocking,
+}
+
+impl TcpStream {
+    /// Connects to `address`, or to the first of several addresses that answers.
+    pub fn connect(endpoint: &Endpoint, address: impl ToSocketAddrs) -> io::Result<Self> {
+        each_address(address, |address| Self::connect_until(endpoint, &address, None))
+    }
+
+    /// Connects to `address`, giving up after `timeout` with `ErrorKind::TimedOut`.
+    pub fn connect_timeout(endpoint: &Endpoint, address: &SocketAddr, timeout: Duration) -> io::Result<Self> {
+        if timeout.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a timeout of zero"));
+        }
+        Self::connect_until(endpoint, address, Some(Instant::now() + timeout))
+    }
+
+    fn connect_until(
+        endpoint: &Endpoint,
+        address: &SocketAddr,
+        deadline: Option<Instant>,
+    ) -> io::Result<Self> {
+        let socket = raw::Socket::tcp(endpoint)?;
+        match socket.connect(*address) {
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            other => other?,
+        }
+        let ready = socket.wait(Interest::WRITABLE, deadline)?;
+        if !ready.satisfies(Interest::WRITABLE) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match socket.take_error()? {
+            Some(error) => Err(error),
+            None => Ok(Self::from_raw(socket)),
+        }
+    }
+
+    pub(crate) fn from_raw(socket: raw::Socket) -> Self {
+        Self { shared: Arc::new(Shared { socket, blocking: Blocking::default() }) }
+    }
+
+    /// The non-blocking socket underneath.
+    pub fn raw(&self) -> &raw::Socket {
+        &self.shared.socket
+    }
+
+    /// Another handle of the same connection: same position, same options.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(self.clone())
+    }
+
+    /// The address of the peer.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.raw().peer_addr()
+    }
+
+    /// The address of this end.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.raw().local_addr()
+    }
+
+    /// Ends one direction or both. What is queued to send is still delivered before the end.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.raw().shutdown(how)
+    }
+
+    /// Reads without removing what is read.
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.receive(&mut [IoSliceMut::new(buffer)], true)
+    }
+
+    /// The error that came up since last asked, if any; asking clears it.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.raw().take_error()
+    }
+
+    /// How long a read may take; `None` for as long as it wants. Zero is an error, as in `std`.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.shared.blocking.set_read_timeout(timeout)
+    }
+
+    /// How long a write may take to be accepted; `None` for as long as it wants. Zero is an error, as in `std`.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.shared.blocking.set_write_timeout(timeout)
+    }
+
+    /// The read timeout.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.shared.blocking.read_timeout())
+    }
+
+    /// The write timeout.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.shared.blocking.write_timeout())
+    }
+
+    /// Whether calls that cannot go on fail with `ErrorKind::WouldBlock` instead of waiting.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.shared.blocking.set_nonblocking(nonblocking);
+        Ok(())
+    }
+
+    /// Whether small segments go out at once (Nagle's algorithm off).
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.raw().set_option(SocketOption::NoDelay(nodelay))
+    }
+
+    /// Whether Nagle's algorithm is off.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        Ok(self.raw().options().nodelay)
+    }
+
+    /// The time to live of the packets that this socket sends.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.raw().set_option(SocketOption::Ttl(ttl))
+    }
+
+    /// The time to live of the packets that this socket sends.
+    pub fn ttl(&self) -> io::Result<u32> {
+        Ok(self.raw().options().ttl)
+    }
+
+    /// A reader is woken only when so many bytes are there (or the stream ends). 1 is the default. A low-water mark
+    /// that the peer never reaches makes a reader wait for ever; it is for bulk data of known length.
+    pub fn set_receive_low_water(&self, bytes: u32) -> io::Result<()> {
+        self.raw().set_option(SocketOption::ReceiveLowWater(bytes))
+    }
+
+    /// The receiving side, to read in place. While it lives, other readers of this connection wait.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader { stream: self, side: self.raw().receiver() }
+    }
+
+    /// The sending side, to produce in place. While it lives, other writers of this connection wait.
+    pub fn writer(&self) -> Writer<'_> {
+        Writer { stream: self, side: self.raw().sender() }
+    }
+
+    fn receive(&self, buffers: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<usize> {
+        loop {
+            match self.raw().recv(buffers, peek) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_readable()?,
+                other => return other,
+            }
+        }
+    }
+
+    fn transmit(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
+            match self.raw().send(buffers) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_writable()?,
+                other => return other,
+            }
+        }
+    }
+
+    fn wait_readable(&self) -> io::Result<()> {
+        self.shared.blocking.wait(self.raw(), Interest::READABLE)
+    }
+
+    fn wait_writable(&self) -> io::Result<()> {
+        self.shared.blocking.wait(self.raw(), Interest::WRITABLE)
+    }
+}
+
+impl fmt::Debug for TcpStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("TcpStream");
+        if let Ok(address) = self.local_addr() {
+            debug.field("local", &address);
+        }
+        if let Ok(address) = self.peer_addr() {
+            debug.field("peer", &address);
+        }
+        debug.finish()
+    }
+}
+
+impl Read for &TcpStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.receive(&mut [IoSliceMut::new(buffer)], false)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.receive(buffers, false)
+    }
+}
+
+impl Write for &TcpStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.transmit(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.transmit(buffers)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buffer)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(buffers)
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self).write(bytes)
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(buffers)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The receiving side of a connection, read in place: `fill_buf` gives the received bytes where the stack put them,
+/// `consume` gives the space back.
+pub struct Reader<'a> {
+    stream: &'a TcpStream,
+    side: raw::Receiver<'a>,
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.side.recv(&mut [IoSliceMut::new(buffer)], false) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.wait_readable()?,
+                other => return other,
+            }
+        }
+    }
+}
+
+impl BufRead for Reader<'_> {
+    /// The received bytes that lie in one piece, at least one; empty at the end of the stream.
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while !self.side.is_ready() {
+            self.stream.wait_readable()?;
+        }
+        self.side.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.side.consume(count);
+    }
+}
+
+/// The sending side of a connection, filled in place: `reserve` gives space in the send ring, `commit` sends what
+/// was produced there.
+pub struct Writer<'a> {
+    stream: &'a TcpStream,
+    side: raw::Sender<'a>,
+}
+
+impl Writer<'_> {
+    /// Space to produce into, in one piece: at least one byte, at most `wanted`. Waits until there is some.
+    pub fn reserve(&mut self, wanted: usize) -> io::Result<&mut [u8]> {
+        loop {
+            match self.side.prepare(wanted) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.wait_writable()?,
+                other => break other?,
+            }
+        }
+        Ok(self.side.space(wanted))
+    }
+
+    /// Sends the first `count` bytes of the space that [`reserve`](Self::reserve) gave last.
+    ///
+    /// # Panics
+    /// If `count` is more than was reserved.
+    pub fn commit(&mut self, count: usize) -> io::Result<()> {
+        self.side.commit(count)
+    }
+}
+
+impl Write for Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.side.send(&[IoSlice::new(bytes)]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.wait_writable()?,
+                other => return other,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! The unmodified FTP server and client: pyftpdlib and curl.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use lab::{Lab, Process, wait_for_port};
+
+use super::{Direction, Load};
+use crate::content::{self, Hash};
+use crate::meter::Reading;
+use crate::progress::Progress;
+use crate::results::Measure;
+use crate::site::Site;
+use crate::units;
+
+const PORT: u16 = 2121;
+/// How long the server may take to answer.
+const START: Duration = Duration::from_secs(20);
+/// How long one part of a trial may take before it counts as stuck: this, and as if bytes went at 10 MB/s.
+const PART: Duration = Duration::from_secs(60);
+const SLOWEST_BYTES_PER_SECOND: u64 = 10_000_000;
+
+/// The files to transfer, by size.
+#[derive(Debug, Default)]
+pub(super) struct Originals {
+    files: BTreeMap<u64, (PathBuf, Hash)>,
+}
+
+impl Originals {
+    pub(super) fn create(lab: &Lab, loads: &[Load]) -> Result<Self> {
+        let folder = lab.file("original");
+        std::fs::create_dir(&folder)?;
+        let mut files = BTreeMap::new();
+        for load in loads {
+            let path = folder.join(units::bytes(load.size));
+            let hash = content::create(&path, load.size, load.size)?;
+            files.insert(load.size, (path, hash));
+        }
+        Ok(Self { files })
+    }
+}
+
+/// A running FTP server of one site, and what its client needs.
+pub(super) struct Ftp {
+    process: Process,
+    files: BTreeMap<u64, (PathBuf, Hash)>,
+    /// Where uploads arrive; below the server's root.
+    uploads: PathBuf,
+    /// Where downloads arrive.
+    downloads: PathBuf,
+    /// The client's list of things to do.
+    list: PathBuf,
+}
+
+impl Ftp {
+    pub(super) fn start(lab: &Lab, site: &Site, originals: &Originals) -> Result<Self> {
+        let root = site.directory().join("root");
+        let (uploads, downloads) = (root.join("uploads"), site.directory().join("downloads"));
+        std::fs::create_dir_all(&uploads)?;
+        std::fs::create_dir_all(&downloads)?;
+        for (path, _) in originals.files.values() {
+            // Another name of the same file: its pages are in memory once.
+            std::fs::hard_link(path, root.join(path.file_name().context("a file without a name")?))?;
+        }
+        let mut spawn = site.application(&python_with_pyftpdlib()?)?;
+        spawn
+            .args(["-m", "pyftpdlib", "--write", "--interface"])
+            .arg(site.address().to_string())
+            .arg("--port")
+            .arg(PORT.to_string())
+            .arg("--directory")
+            .arg(&root);
+        let mut process = lab.start(&format!("pyftpdlib-{}", site.subject().name()), spawn)?;
+        wait_for_port(site.peer(), SocketAddr::new(site.address(), PORT), &mut process, START)
+            .with_context(|| format!("the FTP server on {}", site.subject().name()))?;
+        let list = site.directory().join("curl");
+        Ok(Self { process, files: originals.files.clone(), uploads, downloads, list })
+    }
+
+    /// Lets the client transfer a load, and compares what arrived.
+    pub(super) fn transfer(
+        &mut self,
+        site: &Site,
+        direction: Direction,
+        load: Load,
+        progress: &Progress,
+    ) -> Result<Measure> {
+        let (original, hash) = self.files.get(&load.size).context("no such file was made")?.clone();
+        std::fs::write(&self.list, self.instructions(site, direction, load, &original))?;
+        let bytes = load.size * load.count;
+        content::warm_memory(site.directory(), bytes + bytes / 8)?;
+        let mut spawn = site.peer_program("curl")?;
+        spawn.args(["--silent", "--show-error", "--fail-early", "--config"]).arg(&self.list);
+
+        let before = Reading::take(site, &[self.process.id()])?;
+        let began = Instant::now();
+        let mut client = Process::start(site.directory(), "curl-run", spawn)?;
+        client.wait_for_success_while(patience(bytes), || progress.turn(site))?;
+        let elapsed_seconds = began.elapsed().as_secs_f64();
+        let after = Reading::take(site, &[self.process.id()])?;
+
+        progress.checking();
+        let arrived = if direction == Direction::Download { &self.downloads } else { &self.uploads };
+        content::verify_and_remove(arrived, load.count, &hash)?;
+        let measure =
+            Measure { operations: load.count, bytes, elapsed_seconds, verified: true, ..Measure::default() };
+        Ok(after.complete(&before, measure))
+    }
+
+    fn instructions(&self, site: &Site, direction: Direction, load: Load, original: &Path) -> String {
+        let name = units::bytes(load.size);
+        let server = format!("ftp://{}:{PORT}", site.address());
+        let mut text = String::new();
+        for number in 0..load.count {
+            let result = match direction {
+                Direction::Download => {
+                    let to = self.downloads.join(number.to_string());
+                    writeln!(text, "url = \"{server}/{name}\"\noutput = \"{}\"", to.display())
+                }
+                Direction::Upload => writeln!(
+                    text,
+                    "url = \"{server}/uploads/{number}\"\nupload-file = \"{}\"",
+                    original.display()
+                ),
+            };
+            result.expect("writing to a string does not fail");
+        }
+        text
+    }
+}
+
+fn patience(bytes: u64) -> Duration {
+    PART + Duration::from_secs(bytes / SLOWEST_BYTES_PER_SECOND)
+}
+
+/// An interpreter that has pyftpdlib: Debian's own, or another that is first in the path.
+fn python_with_pyftpdlib() -> Result<String> {
+    for python in ["/usr/bin/python3", "python3"] {
+        let found = Command::new(python).args(["-c", "import pyftpdlib"]).output();
+        if found.is_ok_and(|output| output.status.success()) {
+            return Ok(python.to_owned());
+        }
+    }
+    bail!("no Python with pyftpdlib: install the Debian package python3-pyftpdlib")
+}

@@ -1,0 +1,167 @@
+//! Workload `file`: files cross between a host and its peer, in both directions, checked.
+//!
+//! The work of the published experiment `tandem`: an FTP server on the subject's stack, an FTP client on a workstation
+//! (here a host on the Linux kernel), a file of 6 MB again and again, and a large one. The server is an unmodified
+//! program ([`ftp`]) or a native one that works in place ([`crate::native`]).
+
+mod ftp;
+
+use anyhow::{Result, bail};
+use lab::Lab;
+use serde_json::{Map, Value, json};
+
+use crate::native::{Native, Transfer};
+use crate::progress::Progress;
+use crate::results::{Document, Part, Trial};
+use crate::runner::{self, Common};
+use crate::site::Site;
+use crate::units;
+
+/// Which way files go, as the user of a client says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the subject to the peer.
+    Download,
+    /// From the peer to the subject.
+    Upload,
+}
+
+impl Direction {
+    /// Its name in commands and documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Download => "download",
+            Self::Upload => "upload",
+        }
+    }
+}
+
+/// Which server runs on the subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// pyftpdlib, as Debian has it, with curl as its client.
+    Pyftpdlib,
+    /// A small server on the library's calls in place; on the kernel, on `std::net`.
+    Native,
+}
+
+impl Program {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pyftpdlib => "pyftpdlib",
+            Self::Native => "native",
+        }
+    }
+}
+
+impl std::str::FromStr for Program {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "pyftpdlib" => Ok(Self::Pyftpdlib),
+            "native" => Ok(Self::Native),
+            other => Err(format!("`{other}` is none of pyftpdlib, native")),
+        }
+    }
+}
+
+/// A file of some size, so many times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// The file's size in bytes.
+    pub size: u64,
+    /// How often it goes.
+    pub count: u64,
+}
+
+impl Load {
+    fn name(self, direction: Direction) -> String {
+        format!("{}-{}", direction.name(), units::bytes(self.size))
+    }
+}
+
+/// What `outboard bench file` does.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What all workloads have in common.
+    pub common: Common,
+    /// The files.
+    pub loads: Vec<Load>,
+    /// The directions, in this order.
+    pub directions: Vec<Direction>,
+    /// The server.
+    pub program: Program,
+    /// Whether native ends check every byte while they are timed. Files of the FTP server are always compared.
+    pub check: bool,
+}
+
+/// One site's server, whichever it is.
+enum Server {
+    Ftp(ftp::Ftp),
+    Native(Native),
+}
+
+/// Runs the workload.
+pub fn run(lab: &Lab, config: &Config) -> Result<Document> {
+    if config.loads.is_empty() || config.directions.is_empty() {
+        bail!("there is nothing to transfer");
+    }
+    let originals = match config.program {
+        Program::Pyftpdlib => ftp::Originals::create(lab, &config.loads)?,
+        Program::Native => ftp::Originals::default(),
+    };
+    runner::run(
+        lab,
+        &config.common,
+        runner::Description { name: "file", options: options(config) },
+        |site| {
+            Ok(match config.program {
+                Program::Pyftpdlib => Server::Ftp(ftp::Ftp::start(lab, site, &originals)?),
+                Program::Native => Server::Native(Native::start(lab, site)?),
+            })
+        },
+        |site, server, progress| trial(config, site, server, progress),
+    )
+}
+
+fn options(config: &Config) -> Map<String, Value> {
+    let loads: Vec<_> =
+        config.loads.iter().map(|load| json!({"file_bytes": load.size, "count": load.count})).collect();
+    let directions: Vec<_> = config.directions.iter().map(|direction| direction.name()).collect();
+    let mut options = Map::new();
+    options.insert("program".to_owned(), config.program.name().into());
+    options.insert("files".to_owned(), loads.into());
+    options.insert("directions".to_owned(), directions.into());
+    let checked = match config.program {
+        Program::Pyftpdlib => "sha256 of every file, after its trial",
+        Program::Native if config.check => "pattern, every byte, while timed",
+        Program::Native => "no",
+    };
+    options.insert("verification".to_owned(), checked.into());
+    options
+}
+
+fn trial(config: &Config, site: &Site, server: &mut Server, progress: &Progress) -> Result<Trial> {
+    let mut parts = Vec::new();
+    for direction in &config.directions {
+        for load in &config.loads {
+            let name = load.name(*direction);
+            progress.begin(site, &name);
+            let measure = match server {
+                Server::Ftp(ftp) => ftp.transfer(site, *direction, *load, progress)?,
+                Server::Native(native) => {
+                    let transfer = Transfer {
+                        direction: *direction,
+                        bytes: load.size,
+                        count: load.count,
+                        check: config.check,
+                    };
+                    native.transfer(site, &transfer, progress)?
+                }
+            };
+            parts.push(Part { name, measure });
+        }
+    }
+    Ok(Trial::of_parts(parts))
+}

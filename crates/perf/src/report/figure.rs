@@ -1,0 +1,117 @@
+//! Bars, as the pictures of the report want them: numbers become places, once, here.
+
+use serde::Serialize;
+
+use super::quantity::{figures, quantities};
+use super::tandem::PUBLISHED;
+use crate::results::Document;
+
+/// Where a panel's bars begin and how long the longest may get, in the picture's units.
+const LEFT: f64 = 70.0;
+const LONGEST: f64 = 300.0;
+const ROW: f64 = 30.0;
+
+/// A picture: panels of bars.
+#[derive(Debug, Serialize)]
+pub(super) struct Figure {
+    pub(super) caption: String,
+    pub(super) meaning: String,
+    pub(super) panels: Vec<Panel>,
+}
+
+/// Bars on one scale.
+#[derive(Debug, Serialize)]
+pub(super) struct Panel {
+    pub(super) title: String,
+    pub(super) height: f64,
+    pub(super) bars: Vec<Bar>,
+}
+
+/// One bar, lying.
+#[derive(Debug, Serialize)]
+pub(super) struct Bar {
+    pub(super) label: String,
+    pub(super) class: String,
+    pub(super) text: String,
+    pub(super) y: f64,
+    pub(super) width: f64,
+    /// The confidence interval's ends, as places.
+    pub(super) whisker: Option<(f64, f64)>,
+    /// Where the text begins.
+    pub(super) text_x: f64,
+}
+
+/// A value on its way to a bar.
+struct Value {
+    label: String,
+    class: String,
+    text: String,
+    value: f64,
+    interval: Option<(f64, f64)>,
+}
+
+/// The pictures of a document.
+pub(super) fn draw(document: &Document) -> Vec<Figure> {
+    let quantities = quantities(&document.workload.name);
+    let mut drawn = Vec::new();
+    for (metric, caption) in figures(&document.workload.name) {
+        let Some(quantity) = quantities.iter().find(|quantity| quantity.metric == metric) else { continue };
+        let values: Vec<Value> = document
+            .subjects
+            .iter()
+            .filter_map(|subject| {
+                let summary = subject.summary.get(metric)?;
+                Some(Value {
+                    label: subject.name.clone(),
+                    class: subject.name.clone(),
+                    text: (quantity.show)(summary.mean),
+                    value: summary.mean,
+                    interval: summary.low.zip(summary.high),
+                })
+            })
+            .collect();
+        let mut panels = vec![panel("measured", values)];
+        if document.workload.name == "file" {
+            panels.extend(published(metric));
+        }
+        drawn.push(Figure { caption: caption.to_owned(), meaning: quantity.meaning.to_owned(), panels });
+    }
+    drawn
+}
+
+fn published(metric: &str) -> Option<Panel> {
+    let published = PUBLISHED.iter().find(|published| published.metric == metric)?;
+    let values = ["host", "fep"]
+        .into_iter()
+        .zip(published.printed)
+        .zip(published.drawn)
+        .map(|((name, text), value)| Value {
+            label: name.to_owned(),
+            class: format!("{name} published"),
+            text: text.to_owned(),
+            value,
+            interval: None,
+        })
+        .collect();
+    Some(panel("published", values))
+}
+
+fn panel(title: &str, values: Vec<Value>) -> Panel {
+    let reach = |value: &Value| value.interval.map_or(value.value, |(_, high)| high.max(value.value));
+    let largest = values.iter().map(reach).fold(f64::MIN_POSITIVE, f64::max);
+    let place = |value: f64| (value.max(0.0) / largest) * LONGEST;
+    let bars: Vec<Bar> = values
+        .into_iter()
+        .enumerate()
+        .map(|(number, value)| Bar {
+            y: number as f64 * ROW,
+            width: place(value.value),
+            whisker: value.interval.map(|(low, high)| (LEFT + place(low), LEFT + place(high))),
+            text_x: LEFT + place(reach(&value)) + 8.0,
+            label: value.label,
+            class: value.class,
+            text: value.text,
+        })
+        .collect();
+    Panel { title: title.to_owned(), height: bars.len() as f64 * ROW, bars }
+}

@@ -1,0 +1,54 @@
+//! The report as one HTML file that needs nothing else: no script, no style sheet, no picture from elsewhere.
+
+use anyhow::{Context, Result};
+use minijinja::{Environment, context};
+
+use super::view::{self, Table};
+use super::{figure, quantity, tandem};
+use crate::results::Document;
+
+const TEMPLATE: &str = include_str!("report.html");
+
+/// The report as HTML.
+pub fn html(document: &Document) -> Result<String> {
+    let mut environment = Environment::new();
+    // The name's ending switches escaping on.
+    environment.add_template("report.html", TEMPLATE).context("the report's template")?;
+    let mut tables = vec![view::summary(document)];
+    tables.extend(tandem::table(document));
+    let details: Vec<Table> = [view::parts(document), view::processors(document)]
+        .into_iter()
+        .filter(|table| !table.rows.is_empty())
+        .collect();
+    let meanings: Vec<_> = quantity::quantities(&document.workload.name)
+        .iter()
+        .map(|quantity| (quantity.label, quantity.meaning))
+        .collect();
+    let counters: Vec<_> = document
+        .subjects
+        .iter()
+        .filter_map(|subject| {
+            let last = subject.trials.last()?;
+            (!last.total.counters.is_empty()).then(|| (subject.name.clone(), last.total.counters.clone()))
+        })
+        .collect();
+    let template = environment.get_template("report.html").context("the report's template")?;
+    template
+        .render(context! {
+            workload => document.workload.name,
+            workload_line => view::workload(document),
+            machine => view::machine(document),
+            version => format!("{} {} {}", document.tool.name, document.tool.version, document.tool.commit),
+            command => document.command.join(" "),
+            tandem => document.workload.name == "file",
+            verified => view::is_verified(document),
+            sentences => view::sentences(document),
+            figures => figure::draw(document),
+            tables,
+            details,
+            meanings,
+            counters,
+            method => view::method(document),
+        })
+        .context("filling in the report's template")
+}

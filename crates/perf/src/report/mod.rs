@@ -1,0 +1,16 @@
+//! Tables and pictures of a document.
+//!
+//! [`view`] takes out of a document what people want to see, once; [`text`] and [`html`] lay it out. Everything that
+//! they show stands in the document too: a report can be made again from its JSON.
+
+mod csv;
+mod figure;
+mod html;
+mod quantity;
+mod tandem;
+mod text;
+mod view;
+
+pub use csv::csv;
+pub use html::html;
+pub use text::text;

@@ -1,0 +1,64 @@
+//! The report as text, for a terminal.
+
+use std::fmt::Write;
+
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{CellAlignment, ContentArrangement};
+
+use super::tandem;
+use super::view::{self, Table};
+use crate::results::Document;
+
+/// The report as text.
+pub fn text(document: &Document) -> String {
+    let mut text = String::new();
+    let mut line = |content: &str| writeln!(text, "{content}").expect("writing to a string does not fail");
+    line(&format!("machine:  {}", view::machine(document)));
+    line(&format!("workload: {}", view::workload(document)));
+    let mut tables = vec![view::summary(document)];
+    tables.extend(tandem::table(document));
+    let parts = view::parts(document);
+    if parts.rows.len() > 1 {
+        tables.push(parts);
+    }
+    tables.push(view::processors(document));
+    for table in &tables {
+        line(&format!("\n{}", table.title));
+        line(&lay_out(table));
+    }
+    line("");
+    for sentence in view::sentences(document) {
+        line(&sentence);
+    }
+    if let Some(stall) = longest_stall(document) {
+        line(&format!("longest time without a byte: {stall:.3} s"));
+    }
+    let bytes: u64 = totals(document).map(|total| total.bytes).sum();
+    if bytes > 0 {
+        let verdict =
+            if view::is_verified(document) { "checked by the receiving end" } else { "not checked" };
+        line(&format!("{bytes} bytes moved, every one {verdict}"));
+    }
+    text
+}
+
+fn totals(document: &Document) -> impl Iterator<Item = &crate::results::Measure> {
+    document.subjects.iter().flat_map(|subject| &subject.trials).map(|trial| &trial.total)
+}
+
+fn longest_stall(document: &Document) -> Option<f64> {
+    totals(document).filter_map(|total| total.longest_stall_seconds).reduce(f64::max)
+}
+
+fn lay_out(table: &Table) -> String {
+    let mut laid_out = comfy_table::Table::new();
+    laid_out.load_preset(ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
+    laid_out.set_header(&table.head);
+    for row in &table.rows {
+        laid_out.add_row(row);
+    }
+    for column in laid_out.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    laid_out.to_string()
+}

@@ -1,0 +1,310 @@
+//! Where a subject lives: its stack, a place for its application, and its peer.
+//!
+//! All subjects are set up alike. The peer is a host on the Linux kernel. Between the two is one link of the same MTU:
+//! a veth pair for the kernel subject, a TAP device for the others, both able to segment and to leave checksums to the
+//! other side. The same processors are given to the same rôles ([`Placement`]).
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use lab::cpu::Group;
+use lab::{Fep, FepConfig, Lab, Link, LinkEnd, Namespace, Spawn};
+use serde_json::{Map, Value, json};
+
+/// The stack under examination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// The Linux kernel's.
+    Kernel,
+    /// Outboard's, in a thread of the application's process.
+    Host,
+    /// Outboard's, in a front-end processor.
+    Fep,
+}
+
+impl Subject {
+    /// All of them, in the order in which they alternate.
+    pub const ALL: [Self; 3] = [Self::Kernel, Self::Host, Self::Fep];
+
+    /// Its name in commands and documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Host => "host",
+            Self::Fep => "fep",
+        }
+    }
+}
+
+impl std::str::FromStr for Subject {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|subject| subject.name() == text);
+        found.ok_or_else(|| format!("`{text}` is none of kernel, host, fep"))
+    }
+}
+
+/// Which processors each rôle may use; empty: all of them. The same for every subject.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// The application, and in the host architecture the stack's thread with it.
+    pub application: Vec<usize>,
+    /// The front-end processor.
+    pub fep: Vec<usize>,
+    /// The peer's program.
+    pub peer: Vec<usize>,
+}
+
+impl Default for Placement {
+    /// With two processors or more: the application on the first, the FEP on the second, the peer on any but the
+    /// first as long as there is another.
+    fn default() -> Self {
+        match lab::cpu::processors() {
+            0 | 1 => Self { application: Vec::new(), fep: Vec::new(), peer: Vec::new() },
+            2 => Self { application: vec![0], fep: vec![1], peer: Vec::new() },
+            count => Self { application: vec![0], fep: vec![1], peer: (2..count).collect() },
+        }
+    }
+}
+
+/// How sites are set up.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The largest IP packet of the link, in bytes.
+    pub mtu: u32,
+    /// What the kernel's TCP uses on both sides; `None`: its default.
+    pub congestion_control: Option<String>,
+    /// The processors.
+    pub placement: Placement,
+    /// Further arguments of `outboard up`.
+    pub fep_arguments: Vec<String>,
+}
+
+/// One subject with its peer. Everything goes when it is dropped.
+#[derive(Debug)]
+pub struct Site {
+    subject: Subject,
+    directory: PathBuf,
+    setup: Setup,
+    host: Namespace,
+    peer: Namespace,
+    pub(crate) fep: Option<Fep>,
+    pub(crate) applications: Option<Group>,
+    pub(crate) peers: Option<Group>,
+}
+
+/// The device's name on the peer's side, and on the kernel subject's side too.
+const DEVICE: &str = "link0";
+
+impl Site {
+    /// Makes the namespaces and the link, and starts the FEP where there is one.
+    pub fn new(lab: &Lab, subject: Subject, setup: &Setup) -> Result<Self> {
+        let directory = lab.file(subject.name());
+        std::fs::create_dir_all(&directory)?;
+        let peer = lab.namespace(&format!("peer of {}", subject.name()))?;
+        let (host, fep) = match subject {
+            Subject::Kernel => (kernel_host(lab, &peer, setup)?, None),
+            // The application opens the TAP device itself, so it stands in the device's namespace. The stack's address
+            // is none of that namespace's kernel.
+            Subject::Host => {
+                peer.tap(DEVICE, Namespace::PEER, Namespace::PREFIX, setup.mtu)?;
+                (peer.clone(), None)
+            }
+            Subject::Fep => {
+                peer.tap(DEVICE, Namespace::PEER, Namespace::PREFIX, setup.mtu)?;
+                // An empty namespace: no byte has another way than through the FEP.
+                (lab.namespace("application on the FEP")?, Some(start_fep(lab, &peer, setup)?))
+            }
+        };
+        let site = Self {
+            subject,
+            directory,
+            setup: setup.clone(),
+            host,
+            peer,
+            fep,
+            applications: Group::new(&format!("{}-application", subject.name())),
+            peers: Group::new(&format!("{}-peer", subject.name())),
+        };
+        site.set_congestion_control()?;
+        Ok(site)
+    }
+
+    /// Which stack it is.
+    pub fn subject(&self) -> Subject {
+        self.subject
+    }
+
+    /// A folder of this subject on the laboratory's memory file system.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The namespace of the peer.
+    pub fn peer(&self) -> &Namespace {
+        &self.peer
+    }
+
+    /// The address of the subject's stack.
+    pub fn address(&self) -> IpAddr {
+        Namespace::HOST
+    }
+
+    /// The options in effect, for the document.
+    pub fn options(&self) -> Result<Map<String, Value>> {
+        let placement = &self.setup.placement;
+        let value = json!({
+            "mtu_bytes": self.setup.mtu,
+            "link": if self.subject == Subject::Kernel { "veth" } else { "tap" },
+            "segmentation_offload": true,
+            "checksum": "offload",
+            "copy_avoidance": false,
+            "congestion_control": match self.subject {
+                Subject::Kernel => self.kernel_congestion_control()?,
+                Subject::Host | Subject::Fep => "newreno".to_owned(),
+            },
+            "peer_congestion_control": self.kernel_congestion_control()?,
+            "application_processors": placement.application,
+            "fep_processors": if self.subject == Subject::Fep { json!(placement.fep) } else { Value::Null },
+            "peer_processors": placement.peer,
+        });
+        match value {
+            Value::Object(map) => Ok(map),
+            _ => bail!("the options are not an object"),
+        }
+    }
+
+    /// An unmodified program on the subject's stack. Its arguments are to be added.
+    pub fn application(&self, program: &str) -> Result<Spawn> {
+        let mut spawn = match (&self.fep, self.subject) {
+            (Some(fep), _) => fep.run(&self.host, program),
+            (None, Subject::Host) => {
+                let mut spawn = self.host.command(lab::executable()?);
+                spawn.args(["run", "--arch", "host", "--", program]);
+                self.set_host_environment(&mut spawn);
+                spawn
+            }
+            (None, _) => self.host.command(program),
+        };
+        self.place_application(&mut spawn)?;
+        Ok(spawn)
+    }
+
+    /// The native program of this crate on the subject's stack ([`crate::ends`]): it uses the library itself.
+    pub fn native(&self) -> Result<Spawn> {
+        let mut spawn = self.host.command(lab::executable()?);
+        spawn.args(["bench-end", "--on", self.subject.name()]);
+        match &self.fep {
+            Some(fep) => {
+                spawn.env("OUTBOARD_SOCKET", fep.socket());
+            }
+            None if self.subject == Subject::Host => self.set_host_environment(&mut spawn),
+            None => {}
+        }
+        self.place_application(&mut spawn)?;
+        Ok(spawn)
+    }
+
+    /// A program of the peer.
+    pub fn peer_program(&self, program: impl AsRef<std::ffi::OsStr>) -> Result<Spawn> {
+        let mut spawn = self.peer.command(program);
+        spawn.on_processors(&self.setup.placement.peer);
+        if let Some(group) = &self.peers {
+            spawn.in_group(group)?;
+        }
+        Ok(spawn)
+    }
+
+    /// Bytes that have crossed the link in both directions, headers included, as the peer's device counts them.
+    pub fn link_bytes(&self) -> Result<u64> {
+        let text = self.peer.within(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
+        let line = text.lines().find_map(|line| line.trim_start().strip_prefix(DEVICE)?.strip_prefix(':'));
+        let fields: Vec<u64> =
+            line.unwrap_or_default().split_whitespace().filter_map(|field| field.parse().ok()).collect();
+        match fields[..] {
+            [received, _, _, _, _, _, _, _, sent, ..] => Ok(received + sent),
+            _ => bail!("{DEVICE} is not among the peer's devices"),
+        }
+    }
+
+    /// Takes the site down in order, after its programs have gone, and tells whether the FEP ended well.
+    pub fn close(mut self) -> Result<()> {
+        match self.fep.take() {
+            Some(fep) => fep.stop(),
+            None => Ok(()),
+        }
+    }
+
+    fn place_application(&self, spawn: &mut Spawn) -> Result<()> {
+        spawn.on_processors(&self.setup.placement.application);
+        if let Some(group) = &self.applications {
+            spawn.in_group(group)?;
+        }
+        Ok(())
+    }
+
+    /// The host architecture's stack is set up by the environment (`outboard run`, [`outboard::Endpoint::from_env`]).
+    fn set_host_environment(&self, spawn: &mut Spawn) {
+        spawn
+            .env("OUTBOARD_ARCH", "host")
+            .env("OUTBOARD_TAP", DEVICE)
+            .env("OUTBOARD_ADDRESS", format!("{}/{}", Namespace::HOST, Namespace::PREFIX))
+            .env("OUTBOARD_MTU", self.setup.mtu.to_string());
+    }
+
+    fn set_congestion_control(&self) -> Result<()> {
+        let Some(name) = &self.setup.congestion_control else { return Ok(()) };
+        let mut namespaces = vec![&self.peer];
+        if self.subject == Subject::Kernel {
+            namespaces.push(&self.host);
+        }
+        for namespace in namespaces {
+            // By route: a namespace may not choose every algorithm as its default, but a route may.
+            namespace
+                .ip(&format!("route replace 10.77.0.0/24 dev {DEVICE} congctl {name}"))
+                .with_context(|| format!("the kernel does not do congestion control `{name}`"))?;
+        }
+        Ok(())
+    }
+
+    fn kernel_congestion_control(&self) -> Result<String> {
+        match &self.setup.congestion_control {
+            Some(name) => Ok(name.clone()),
+            None => self.peer.sysctl("net.ipv4.tcp_congestion_control"),
+        }
+    }
+}
+
+/// A host on the kernel, linked to the peer by a veth pair.
+fn kernel_host(lab: &Lab, peer: &Namespace, setup: &Setup) -> Result<Namespace> {
+    let host = lab.namespace("kernel host")?;
+    Link {
+        ends: [
+            LinkEnd { namespace: &host, device: DEVICE, address: Namespace::HOST },
+            LinkEnd { namespace: peer, device: DEVICE, address: Namespace::PEER },
+        ],
+        prefix: Namespace::PREFIX,
+        mtu: setup.mtu,
+    }
+    .make()?;
+    Ok(host)
+}
+
+fn start_fep(lab: &Lab, peer: &Namespace, setup: &Setup) -> Result<Fep> {
+    let arguments: Vec<&str> = setup.fep_arguments.iter().map(String::as_str).collect();
+    Fep::start(
+        lab,
+        "fep",
+        &FepConfig {
+            peer,
+            tap: DEVICE,
+            address: Namespace::HOST,
+            prefix: Namespace::PREFIX,
+            mtu: setup.mtu,
+            processors: &setup.placement.fep,
+            arguments: &arguments,
+        },
+    )
+}

@@ -1,0 +1,391 @@
+//! The receive and send families of the C library, and read and write.
+
+use std::ffi::{c_int, c_void};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+
+use libc::{iovec, size_t, sockaddr, socklen_t, ssize_t};
+use outboard::raw;
+
+use crate::description::{Description, InetSocket, Kind, Phase};
+use crate::runtime::{Side, side_of_peer};
+use crate::table::{self, Held};
+use crate::transfer::{self, Received};
+use crate::{connection, errno, real, sockaddr as address_of};
+
+/// The most buffers of one call, as in the kernel (`UIO_MAXIOV`).
+const MAX_BUFFERS: usize = 1024;
+
+/// The socket and its stack's side, if the stack carries traffic for it.
+pub(crate) fn carried(held: Option<&Held>) -> Option<(&InetSocket, &raw::Socket)> {
+    let socket = held.map(|held| &**held).and_then(Description::socket)?;
+    Some((socket, socket.outboard()?))
+}
+
+/// Receives into one buffer. `None`: the kernel is to be asked.
+///
+/// # Safety
+/// `buffer` must point to `length` writable bytes.
+unsafe fn receive_one(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    flags: c_int,
+) -> Option<io::Result<(Received, crate::sockaddr::Family)>> {
+    let held = table::find(fd);
+    let (socket, outboard) = carried(held.as_ref())?;
+    // SAFETY: the caller says so.
+    let buffer = match unsafe { slice_mut(buffer, length) } {
+        Ok(buffer) => buffer,
+        Err(error) => return Some(Err(error)),
+    };
+    let received = transfer::receive(fd, socket, outboard, &mut [IoSliceMut::new(buffer)], flags);
+    received.transpose().map(|received| received.map(|received| (received, socket.family)))
+}
+
+/// A buffer of the program's as a slice.
+///
+/// # Safety
+/// `buffer` must point to `length` writable bytes, or be null.
+unsafe fn slice_mut<'a>(buffer: *mut c_void, length: size_t) -> io::Result<&'a mut [u8]> {
+    match (buffer.is_null(), length) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(errno::error(libc::EFAULT)),
+        (false, _) => {
+            // SAFETY: the caller says so; the kernel would write the same bytes, and no more than isize::MAX exist.
+            Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), length.min(isize::MAX as usize)) })
+        }
+    }
+}
+
+/// A buffer of the program's as a slice to read.
+///
+/// # Safety
+/// `buffer` must point to `length` readable bytes, or be null.
+unsafe fn slice<'a>(buffer: *const c_void, length: size_t) -> io::Result<&'a [u8]> {
+    match (buffer.is_null(), length) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(errno::error(libc::EFAULT)),
+        (false, _) => {
+            // SAFETY: the caller says so.
+            Ok(unsafe { std::slice::from_raw_parts(buffer.cast(), length.min(isize::MAX as usize)) })
+        }
+    }
+}
+
+/// The program's buffer list, checked as the kernel does.
+///
+/// # Safety
+/// `buffers` must point to `count` descriptions of writable memory.
+pub(crate) unsafe fn lists_mut<'a>(
+    buffers: *const iovec,
+    count: usize,
+) -> io::Result<&'a mut [IoSliceMut<'a>]> {
+    check_list(buffers, count)?;
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: `IoSliceMut` has the layout of `iovec` (std says so); the caller vouches for the memory.
+    Ok(unsafe { std::slice::from_raw_parts_mut(buffers.cast_mut().cast(), count) })
+}
+
+/// The program's buffer list to send.
+///
+/// # Safety
+/// `buffers` must point to `count` descriptions of readable memory.
+pub(crate) unsafe fn lists<'a>(buffers: *const iovec, count: usize) -> io::Result<&'a [IoSlice<'a>]> {
+    check_list(buffers, count)?;
+    if count == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: `IoSlice` has the layout of `iovec` (std says so); the caller vouches for the memory.
+    Ok(unsafe { std::slice::from_raw_parts(buffers.cast(), count) })
+}
+
+fn check_list(buffers: *const iovec, count: usize) -> io::Result<()> {
+    if count > MAX_BUFFERS {
+        return Err(errno::error(libc::EINVAL));
+    }
+    if count > 0 && buffers.is_null() {
+        return Err(errno::error(libc::EFAULT));
+    }
+    Ok(())
+}
+
+/// See recv(2).
+///
+/// # Safety
+/// `buffer` must have room for `length` bytes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn recv(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's buffer.
+    match unsafe { receive_one(fd, buffer, length, flags) } {
+        Some(received) => errno::count(received.map(|(received, _)| received.count)),
+        // SAFETY: as above.
+        None => unsafe { real::recv(fd, buffer, length, flags) },
+    }
+}
+
+/// See recv(2).
+///
+/// # Safety
+/// As [`recv`]; `address` null, or with its room in `address_length`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn recvfrom(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's buffer.
+    let received = match unsafe { receive_one(fd, buffer, length, flags) } {
+        Some(received) => received,
+        // SAFETY: as above.
+        None => return unsafe { real::recvfrom(fd, buffer, length, flags, address, address_length) },
+    };
+    errno::count(received.and_then(|(received, family)| {
+        match received.remote {
+            // SAFETY: the caller's pointers.
+            Some(remote) => unsafe { address_of::write(remote, family, address, address_length)? },
+            // SAFETY: as above; a stream tells no address.
+            None if !address_length.is_null() => unsafe { *address_length = 0 },
+            None => {}
+        }
+        Ok(received.count)
+    }))
+}
+
+/// See read(2).
+///
+/// # Safety
+/// `buffer` must have room for `length` bytes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, length: size_t) -> ssize_t {
+    if length == 0 && carried(table::find(fd).as_ref()).is_some() {
+        return 0; // at once, whereas recv waits
+    }
+    // SAFETY: the caller's buffer.
+    match unsafe { receive_one(fd, buffer, length, 0) } {
+        Some(received) => errno::count(received.map(|(received, _)| received.count)),
+        // SAFETY: as above.
+        None => unsafe { real::read(fd, buffer, length) },
+    }
+}
+
+/// See readv(2).
+///
+/// # Safety
+/// As readv(2).
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+    let held = table::find(fd);
+    if let Some((socket, outboard)) = carried(held.as_ref()) {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        // SAFETY: the caller's buffers.
+        let received = unsafe { lists_mut(buffers, count) }.and_then(|buffers| {
+            if buffers.iter().all(|buffer| buffer.is_empty()) {
+                return Ok(Some(Received::default()));
+            }
+            transfer::receive(fd, socket, outboard, buffers, 0)
+        });
+        if let Some(received) = received.transpose() {
+            return errno::count(received.map(|received| received.count));
+        }
+    }
+    // SAFETY: the caller's buffers.
+    unsafe { real::readv(fd, buffers, count) }
+}
+
+/// See recv(2): `recv` of a program compiled with `_FORTIFY_SOURCE`, which tells the room.
+///
+/// # Safety
+/// As [`recv`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn __recv_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    room: size_t,
+    flags: c_int,
+) -> ssize_t {
+    if length > room || !table::contains(fd) {
+        // SAFETY: the caller's buffer; too little room ends the program there.
+        return unsafe { real::__recv_chk(fd, buffer, length, room, flags) };
+    }
+    // SAFETY: the caller's buffer.
+    unsafe { recv(fd, buffer, length, flags) }
+}
+
+/// See recv(2): the checked `recvfrom`.
+///
+/// # Safety
+/// As [`recvfrom`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn __recvfrom_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    room: size_t,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> ssize_t {
+    if length > room || !table::contains(fd) {
+        // SAFETY: the caller's pointers.
+        return unsafe { real::__recvfrom_chk(fd, buffer, length, room, flags, address, address_length) };
+    }
+    // SAFETY: the caller's pointers.
+    unsafe { recvfrom(fd, buffer, length, flags, address, address_length) }
+}
+
+/// See read(2): the checked `read`.
+///
+/// # Safety
+/// As [`read`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn __read_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    room: size_t,
+) -> ssize_t {
+    if length > room || !table::contains(fd) {
+        // SAFETY: the caller's buffer.
+        return unsafe { real::__read_chk(fd, buffer, length, room) };
+    }
+    // SAFETY: the caller's buffer.
+    unsafe { read(fd, buffer, length) }
+}
+
+/// Sends one buffer. `None`: the kernel is to do it.
+///
+/// # Safety
+/// `buffer` must point to `length` readable bytes.
+unsafe fn send_one(
+    fd: c_int,
+    buffer: *const c_void,
+    length: size_t,
+    flags: c_int,
+    remote: Option<SocketAddr>,
+) -> Option<io::Result<usize>> {
+    let held = table::find(fd)?;
+    let (socket, outboard) = match sender(fd, &held, remote)? {
+        Ok(pair) => pair,
+        Err(error) => return Some(Err(error)),
+    };
+    // SAFETY: the caller's buffer.
+    let bytes = match unsafe { slice(buffer, length) } {
+        Ok(bytes) => bytes,
+        Err(error) => return Some(Err(error)),
+    };
+    Some(transfer::send(socket, outboard, &[IoSlice::new(bytes)], remote, flags))
+}
+
+/// The stack's socket that sends to `remote` (or the connected peer). `None`: the kernel's does. A datagram socket
+/// that was with the kernel alone so far is opened outboard by its first datagram to that side.
+pub(crate) fn sender(
+    fd: c_int,
+    held: &Held,
+    remote: Option<SocketAddr>,
+) -> Option<io::Result<(&InetSocket, &raw::Socket)>> {
+    let socket = held.socket()?;
+    match (socket.kind, socket.phase(), remote) {
+        (_, Phase::Kernel, None) => None,
+        (Kind::Stream, _, _) | (_, Phase::Outboard, _) => {
+            socket.outboard().map(|outboard| Ok((socket, outboard)))
+        }
+        (Kind::Datagram, Phase::Both, None) => None,
+        (Kind::Datagram, _, Some(remote)) => match side_of_peer(socket.family, remote) {
+            Ok(Side::Outboard) => {
+                Some(connection::open_for_datagrams(fd, held, socket).map(|outboard| (socket, outboard)))
+            }
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        },
+    }
+}
+
+/// See send(2).
+///
+/// # Safety
+/// `buffer` must point to `length` readable bytes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn send(
+    fd: c_int,
+    buffer: *const c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's buffer.
+    match unsafe { send_one(fd, buffer, length, flags, None) } {
+        Some(sent) => errno::count(sent),
+        // SAFETY: as above.
+        None => unsafe { real::send(fd, buffer, length, flags) },
+    }
+}
+
+/// See send(2).
+///
+/// # Safety
+/// As [`send`]; `address` null or to `address_length` bytes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn sendto(
+    fd: c_int,
+    buffer: *const c_void,
+    length: size_t,
+    flags: c_int,
+    address: *const sockaddr,
+    address_length: socklen_t,
+) -> ssize_t {
+    if table::contains(fd) {
+        // SAFETY: the caller's pointers.
+        let remote = unsafe { address_of::read(address, address_length) };
+        // SAFETY: the caller's buffer.
+        if let Some(sent) = unsafe { send_one(fd, buffer, length, flags, remote) } {
+            return errno::count(sent);
+        }
+    }
+    // SAFETY: the caller's pointers.
+    unsafe { real::sendto(fd, buffer, length, flags, address, address_length) }
+}
+
+/// See write(2).
+///
+/// # Safety
+/// `buffer` must point to `length` readable bytes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, length: size_t) -> ssize_t {
+    // SAFETY: the caller's buffer.
+    match unsafe { send_one(fd, buffer, length, 0, None) } {
+        Some(sent) => errno::count(sent),
+        // SAFETY: as above.
+        None => unsafe { real::write(fd, buffer, length) },
+    }
+}
+
+/// See writev(2).
+///
+/// # Safety
+/// As writev(2).
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+    if let Some(held) = table::find(fd)
+        && let Some(sender) = sender(fd, &held, None)
+    {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        return errno::count(sender.and_then(|(socket, outboard)| {
+            // SAFETY: the caller's buffers.
+            let buffers = unsafe { lists(buffers, count)? };
+            transfer::send(socket, outboard, buffers, None, 0)
+        }));
+    }
+    // SAFETY: the caller's buffers.
+    unsafe { real::writev(fd, buffers, count) }
+}

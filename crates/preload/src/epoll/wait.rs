@@ -1,0 +1,375 @@
+//! Waiting on an epoll instance.
+
+use std::ffi::c_int;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use libc::{epoll_event, sigset_t};
+
+use super::registration::Verdict;
+use super::{Core, Registration, lock};
+use crate::table::Held;
+use crate::{errno, real, wait};
+
+/// While the stack's side always has something and the kernel's had nothing, the latter is looked at so often.
+const KERNEL_EVERY: Duration = Duration::from_micros(50);
+
+/// So many sockets told at once may be the ones that move bulk data.
+const MOST_RECENT: usize = 4;
+
+/// The program's array of events, filled from the front.
+pub(super) struct Events<'a> {
+    room: &'a mut [epoll_event],
+    filled: usize,
+}
+
+impl<'a> Events<'a> {
+    pub(super) fn new(room: &'a mut [epoll_event]) -> Self {
+        Self { room, filled: 0 }
+    }
+
+    fn push(&mut self, event: epoll_event) {
+        self.room[self.filled] = event;
+        self.filled += 1;
+    }
+
+    fn is_full(&self) -> bool {
+        self.filled == self.room.len()
+    }
+}
+
+impl Core {
+    /// `epoll_wait`: how many events were filled in.
+    pub(super) fn wait(
+        &self,
+        mut events: Events<'_>,
+        deadline: Deadline,
+        mask: Option<&sigset_t>,
+    ) -> io::Result<usize> {
+        if self.active().is_none() {
+            // Only the kernel's descriptors so far. The stack's may come in while this sleeps.
+            self.wait_kernel(&mut events, deadline, mask)?;
+            if events.filled > 0 || self.active().is_none() {
+                return Ok(events.filled);
+            }
+        }
+        loop {
+            self.collect(&mut events);
+            if events.filled > 0 || deadline.is_over() {
+                self.look_at_kernel(&mut events)?;
+                return Ok(events.filled);
+            }
+            let nap = self.begin_nap();
+            if nap.is_none() && self.may_spin() {
+                self.look_at_kernel(&mut events)?;
+                if events.filled > 0 {
+                    return Ok(events.filled);
+                }
+                if self.spin() {
+                    continue;
+                }
+            }
+            self.sleep(&mut events, deadline, nap, mask)?;
+            if events.filled > 0 {
+                self.kernel_due.store(0, Ordering::Relaxed);
+                self.collect(&mut events);
+                return Ok(events.filled);
+            }
+        }
+    }
+
+    /// Takes what is ready from the list, as far as there is room.
+    fn collect(&self, events: &mut Events<'_>) {
+        if let Some(waiter) = self.active() {
+            waiter.endpoint().dispatch();
+        }
+        let mut again: Vec<Arc<Registration>> = Vec::new();
+        let mut told: Vec<Arc<Registration>> = Vec::new();
+        while !events.is_full()
+            && let Some(registration) = self.pop()
+        {
+            match registration.examine() {
+                Verdict::Quiet => {}
+                Verdict::Tell(event) => {
+                    events.push(event);
+                    told.push(registration);
+                }
+                Verdict::TellAndKeep(event) => {
+                    events.push(event);
+                    told.push(Arc::clone(&registration));
+                    again.push(registration);
+                }
+            }
+        }
+        if !told.is_empty() {
+            // Where many are served, waking one of them serves others too: no use in coalescing.
+            told.truncate(if told.len() > MOST_RECENT { 0 } else { MOST_RECENT });
+            *lock(&self.recent) = told;
+        }
+        for registration in again {
+            self.requeue(registration);
+        }
+        self.wake_another();
+    }
+
+    /// More is ready than this thread takes along: another one shall look.
+    fn wake_another(&self) {
+        if self.has_ready() && *lock(&self.sleepers) > 0 {
+            self.poke();
+        }
+    }
+
+    /// Level-triggered: it stays in the list, behind the others.
+    fn requeue(&self, registration: Arc<Registration>) {
+        if registration.mark_queued() {
+            lock(&self.ready).push_back(registration);
+            self.ready_count.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Asks the kernel what else is ready, unless that is known from a moment ago.
+    fn look_at_kernel(&self, events: &mut Events<'_>) -> io::Result<()> {
+        if self.has_kernel.load(Ordering::Relaxed)
+            && !events.is_full()
+            && (self.looked_long_ago() || events.filled == 0)
+        {
+            let before = events.filled;
+            self.wait_kernel(events, Deadline::Now, None)?;
+            if events.filled > before {
+                // Where something was, there may be something the next time.
+                self.kernel_due.store(0, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    fn looked_long_ago(&self) -> bool {
+        let now = self.made.elapsed().as_nanos() as u64;
+        let due = now >= self.kernel_due.load(Ordering::Relaxed);
+        if due {
+            self.kernel_due.store(now + KERNEL_EVERY.as_nanos() as u64, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// Whether spinning is of use: not for a send ring that must be half empty.
+    fn may_spin(&self) -> bool {
+        !lock(&self.recent).iter().any(|registration| registration.is_blocked())
+    }
+
+    /// Spins for the stack's events if that has paid off lately; whether there are some.
+    fn spin(&self) -> bool {
+        let Some(waiter) = self.active() else { return false };
+        outboard::raw::spin(|| self.has_ready() || waiter.endpoint().has_events())
+    }
+
+    fn sleep(
+        &self,
+        events: &mut Events<'_>,
+        deadline: Deadline,
+        nap: Option<Nap>,
+        mask: Option<&sigset_t>,
+    ) -> io::Result<()> {
+        let Some(waiter) = self.active() else { return Ok(()) };
+        {
+            let mut sleepers = lock(&self.sleepers);
+            *sleepers += 1;
+            waiter.arm();
+        }
+        waiter.endpoint().dispatch();
+        let (is_ready, deadline) = match &nap {
+            None => (self.has_ready(), deadline),
+            Some(nap) => (self.must_end(nap), deadline.at_most(nap.end)),
+        };
+        let slept = if is_ready { Ok(()) } else { self.wait_kernel(events, deadline, mask) };
+        for registration in nap.into_iter().flat_map(|nap| nap.registrations) {
+            registration.end_nap();
+            self.requeue(registration);
+        }
+        let mut sleepers = lock(&self.sleepers);
+        *sleepers -= 1;
+        if *sleepers == 0 && !self.is_nested.load(Ordering::Acquire) {
+            waiter.disarm();
+        }
+        slept
+    }
+
+    /// Whether as much has come as the nap waits for, or more is ready than what naps.
+    fn must_end(&self, nap: &Nap) -> bool {
+        let naps = |one: &Arc<Registration>| nap.registrations.iter().any(|other| Arc::ptr_eq(one, other));
+        nap.registrations.iter().any(|registration| registration.is_nap_over())
+            || lock(&self.ready).iter().any(|one| !naps(one))
+    }
+
+    /// Of the sockets that were told last, those that move bulk data are asked to ring only when much has come.
+    fn begin_nap(&self) -> Option<Nap> {
+        let mut time: Option<Duration> = None;
+        let mut registrations = lock(&self.recent).clone();
+        registrations.retain(|registration| {
+            let wanted = registration.begin_nap();
+            time = time.into_iter().chain(wanted).min();
+            wanted.is_some()
+        });
+        Some(Nap { registrations, end: Instant::now() + time? })
+    }
+
+    /// The kernel's `epoll_pwait` into the free room, without the events that are only for this library.
+    fn wait_kernel(
+        &self,
+        events: &mut Events<'_>,
+        deadline: Deadline,
+        mask: Option<&sigset_t>,
+    ) -> io::Result<()> {
+        let room = &mut events.room[events.filled..];
+        let mask = mask.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the slice, the time and the mask live during the call.
+        let count = unsafe {
+            match deadline.timeout_ms() {
+                Ok(timeout) => {
+                    real::epoll_pwait(self.kernel, room.as_mut_ptr(), room.len() as c_int, timeout, mask)
+                }
+                Err(span) => {
+                    let span = wait::to_timespec(span);
+                    real::epoll_pwait2(self.kernel, room.as_mut_ptr(), room.len() as c_int, &span, mask)
+                }
+            }
+        };
+        if count < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut kept = 0;
+        for index in 0..count as usize {
+            let event = room[index];
+            let data = event.u64;
+            match data {
+                _ if data == self.marker() => self.was_rung(),
+                _ if data == self.poke_marker() => {
+                    // Another thread may have taken it already.
+                    let _ = rustix::io::read(&self.poke, &mut [0; 8]);
+                    self.was_rung();
+                }
+                _ if data == self.end_marker() => self.endpoint_ended(),
+                _ => {
+                    room[kept] = event;
+                    kept += 1;
+                }
+            }
+        }
+        events.filled += kept;
+        Ok(())
+    }
+
+    /// The waiter's descriptor is readable: take that back, and be rung anew for what comes from now on.
+    fn was_rung(&self) {
+        let Some(waiter) = self.active() else { return };
+        waiter.disarm();
+        waiter.arm();
+        waiter.endpoint().dispatch();
+        if self.has_ready() && self.is_nested.load(Ordering::Acquire) {
+            self.poke();
+        }
+    }
+
+    /// The stack is gone. Its sockets have an error now, and are told of it; that it is gone is news only once.
+    fn endpoint_ended(&self) {
+        if let Some(waiter) = self.active() {
+            let _ = self.control_kernel(libc::EPOLL_CTL_DEL, waiter.endpoint().liveness(), 0, 0);
+            waiter.endpoint().check_alive();
+        }
+    }
+}
+
+/// A sleep that waits for more although something may be there already.
+struct Nap {
+    registrations: Vec<Arc<Registration>>,
+    end: Instant,
+}
+
+/// Until when to wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Deadline {
+    /// Do not wait.
+    Now,
+    /// For ever.
+    Never,
+    /// Until then; told in milliseconds, or (`fine`) in nanoseconds.
+    At {
+        /// The end.
+        end: Instant,
+        /// Whether the program asked with nanoseconds.
+        fine: bool,
+    },
+}
+
+impl Deadline {
+    /// From a timeout in milliseconds; negative: for ever.
+    pub(super) fn from_ms(timeout: c_int) -> Self {
+        match u64::try_from(timeout) {
+            Err(_) => Self::Never,
+            Ok(0) => Self::Now,
+            Ok(timeout) => Self::At { end: Instant::now() + Duration::from_millis(timeout), fine: false },
+        }
+    }
+
+    /// From a span; none: for ever.
+    pub(super) fn from_span(span: Option<Duration>) -> Self {
+        match span {
+            None => Self::Never,
+            Some(Duration::ZERO) => Self::Now,
+            Some(span) => Self::At { end: Instant::now() + span, fine: true },
+        }
+    }
+
+    /// The same, but no later than `end`.
+    fn at_most(self, end: Instant) -> Self {
+        match self {
+            Self::Now => Self::Now,
+            Self::At { end: own, .. } if own <= end => self,
+            Self::Never | Self::At { .. } => Self::At { end, fine: true },
+        }
+    }
+
+    fn is_over(self) -> bool {
+        match self {
+            Self::Now => true,
+            Self::Never => false,
+            Self::At { end, .. } => Instant::now() >= end,
+        }
+    }
+
+    /// What is left in milliseconds, rounded up, or (if it was asked with nanoseconds) exactly.
+    fn timeout_ms(self) -> Result<c_int, Duration> {
+        match self {
+            Self::Now => Ok(0),
+            Self::Never => Ok(-1),
+            Self::At { end, fine } => {
+                let left = end.saturating_duration_since(Instant::now());
+                if fine {
+                    return Err(left);
+                }
+                Ok(c_int::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX))
+            }
+        }
+    }
+}
+
+/// The events array of the program, checked as the kernel does.
+///
+/// # Safety
+/// If `count` is positive, `events` must point to so many writable events.
+pub(super) unsafe fn events_of<'a>(
+    events: *mut epoll_event,
+    count: c_int,
+    _of: &'a Held,
+) -> io::Result<Events<'a>> {
+    if count <= 0 {
+        return Err(errno::error(libc::EINVAL));
+    }
+    if events.is_null() {
+        return Err(errno::error(libc::EFAULT));
+    }
+    // SAFETY: the caller says so; the kernel fills the same memory, and any bytes are valid events.
+    Ok(Events::new(unsafe { std::slice::from_raw_parts_mut(events, count as usize) }))
+}

@@ -1,0 +1,157 @@
+//! sendmsg, recvmsg and their multiple forms.
+
+use std::ffi::{c_int, c_uint};
+use std::io;
+use std::time::{Duration, Instant};
+
+use libc::{mmsghdr, msghdr, ssize_t, timespec};
+
+use crate::calls::{carried, lists, lists_mut, sender};
+use crate::{errno, real, sockaddr as address_of, table, transfer};
+
+/// The most messages of one call, as in the kernel.
+const MAX_MESSAGES: usize = 1024;
+
+/// See recvmsg(2). The stack gives no ancillary data.
+///
+/// # Safety
+/// As recvmsg(2).
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's pointers.
+    match unsafe { receive_message(fd, message, flags) } {
+        Some(received) => errno::count(received),
+        // SAFETY: the caller's pointers.
+        None => unsafe { real::recvmsg(fd, message, flags) },
+    }
+}
+
+/// # Safety
+/// As recvmsg(2).
+unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Option<io::Result<usize>> {
+    let held = table::find(fd);
+    let (socket, outboard) = carried(held.as_ref())?;
+    // SAFETY: the caller's pointer.
+    let Some(message) = (unsafe { message.as_mut() }) else { return Some(Err(errno::error(libc::EFAULT))) };
+    // SAFETY: the caller's buffers.
+    let received = unsafe { lists_mut(message.msg_iov, message.msg_iovlen) }
+        .and_then(|buffers| transfer::receive(fd, socket, outboard, buffers, flags))
+        .transpose()?;
+    Some(received.and_then(|received| {
+        match received.remote {
+            Some(remote) => {
+                // SAFETY: the caller's pointers; the room stands in the message.
+                unsafe {
+                    let room = &mut message.msg_namelen;
+                    address_of::write(remote, socket.family, message.msg_name.cast(), room)?;
+                }
+            }
+            None => message.msg_namelen = 0,
+        }
+        message.msg_controllen = 0;
+        message.msg_flags = if received.truncated { libc::MSG_TRUNC } else { 0 };
+        Ok(received.count)
+    }))
+}
+
+/// See recvmmsg(2).
+///
+/// # Safety
+/// As recvmmsg(2).
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn recvmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> c_int {
+    if carried(table::find(fd).as_ref()).is_none() {
+        // SAFETY: the caller's pointers.
+        return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+    }
+    // SAFETY: the caller's pointer, null or to a time.
+    let end = unsafe { timeout.as_ref() }.map(|time| {
+        let span = Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32);
+        Instant::now() + span
+    });
+    let mut flags = flags;
+    let mut done = 0;
+    for index in 0..(count as usize).min(MAX_MESSAGES) {
+        // SAFETY: the caller's array has `count` entries.
+        let entry = unsafe { &mut *messages.add(index) };
+        // SAFETY: the caller's pointers.
+        let received = unsafe { recvmsg(fd, &mut entry.msg_hdr, flags & !libc::MSG_WAITFORONE) };
+        if received < 0 {
+            return if done > 0 { done } else { -1 };
+        }
+        entry.msg_len = received as c_uint;
+        done += 1;
+        if flags & libc::MSG_WAITFORONE != 0 {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            break;
+        }
+    }
+    done
+}
+
+/// See sendmsg(2). Ancillary data is not sent.
+///
+/// # Safety
+/// As sendmsg(2).
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's pointers.
+    match unsafe { send_message(fd, message, flags) } {
+        Some(sent) => errno::count(sent),
+        // SAFETY: the caller's pointers.
+        None => unsafe { real::sendmsg(fd, message, flags) },
+    }
+}
+
+/// # Safety
+/// As sendmsg(2).
+unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Option<io::Result<usize>> {
+    let held = table::find(fd)?;
+    // SAFETY: the caller's pointer.
+    let message = unsafe { message.as_ref() }?;
+    // SAFETY: the caller's pointer and its length.
+    let remote = unsafe { address_of::read(message.msg_name.cast(), message.msg_namelen) };
+    Some(sender(fd, &held, remote)?.and_then(|(socket, outboard)| {
+        // SAFETY: the caller's buffers.
+        let buffers = unsafe { lists(message.msg_iov, message.msg_iovlen)? };
+        transfer::send(socket, outboard, buffers, remote, flags)
+    }))
+}
+
+/// See sendmmsg(2).
+///
+/// # Safety
+/// As sendmmsg(2).
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn sendmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> c_int {
+    if !table::contains(fd) {
+        // SAFETY: the caller's pointers.
+        return unsafe { real::sendmmsg(fd, messages, count, flags) };
+    }
+    let mut done = 0;
+    for index in 0..(count as usize).min(MAX_MESSAGES) {
+        // SAFETY: the caller's array has `count` entries.
+        let entry = unsafe { &mut *messages.add(index) };
+        // SAFETY: the caller's pointers.
+        let sent = unsafe { sendmsg(fd, &entry.msg_hdr, flags) };
+        if sent < 0 {
+            return if done > 0 { done } else { -1 };
+        }
+        entry.msg_len = sent as c_uint;
+        done += 1;
+    }
+    done
+}

@@ -1,0 +1,231 @@
+//! Socket options: always set on the kernel's socket, which judges and remembers them; those that mean something to
+//! the stack are passed on as well. What would change the path of data behind the stack's back is refused as by a
+//! kernel that does not know it.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::time::Duration;
+
+use libc::{linger, socklen_t, timeval};
+use outboard::raw::{Socket, SocketOption};
+
+use crate::description::{Description, InetSocket, Kind, Phase};
+use crate::{errno, real, table};
+
+/// Options that a socket of the stack must not accept: data would go another way than the program then believes.
+const REFUSED: [(c_int, c_int); 8] = [
+    (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+    (libc::SOL_TCP, libc::TCP_ULP),
+    (libc::SOL_TCP, libc::TCP_REPAIR),
+    (libc::SOL_TCP, libc::TCP_MD5SIG),
+    (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT),
+    (libc::SOL_UDP, libc::UDP_SEGMENT),
+    (libc::SOL_UDP, libc::UDP_GRO),
+    (libc::SOL_IP, libc::IP_TRANSPARENT),
+];
+
+/// Options that a socket may have before it becomes the stack's; they are read back from the kernel's socket then.
+const CARRIED: [(c_int, c_int); 14] = [
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+    (libc::SOL_SOCKET, libc::SO_REUSEPORT),
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    (libc::SOL_SOCKET, libc::SO_BROADCAST),
+    (libc::SOL_SOCKET, libc::SO_LINGER),
+    (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+    (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
+    (libc::SOL_TCP, libc::TCP_NODELAY),
+    (libc::SOL_TCP, libc::TCP_KEEPIDLE),
+    (libc::SOL_TCP, libc::TCP_KEEPINTVL),
+    (libc::SOL_TCP, libc::TCP_KEEPCNT),
+    (libc::SOL_TCP, libc::TCP_USER_TIMEOUT),
+    (libc::SOL_IP, libc::IP_TTL),
+    (libc::SOL_IP, libc::IP_TOS),
+];
+
+/// Room for the longest of the values above.
+const LONGEST: usize = 16;
+
+/// See setsockopt(2).
+///
+/// # Safety
+/// `value` must point to `length` readable bytes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: socklen_t,
+) -> c_int {
+    let held = table::find(fd);
+    let socket = held.as_deref().and_then(Description::socket);
+    if socket.is_some_and(|socket| socket.phase() == Phase::Outboard) && REFUSED.contains(&(level, name)) {
+        return errno::fail(libc::ENOPROTOOPT);
+    }
+    // SAFETY: the caller's pointer.
+    let status = unsafe { real::setsockopt(fd, level, name, value, length) };
+    if status == 0
+        && let Some(socket) = socket
+        && !value.is_null()
+    {
+        let length = (length as usize).min(LONGEST);
+        // SAFETY: the kernel has read these bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length) };
+        if let Err(error) = pass_on(socket, socket.outboard(), level, name, bytes) {
+            return errno::fail(errno::of(&error));
+        }
+    }
+    status
+}
+
+/// Gives the stack's socket the options that the kernel's has.
+pub(crate) fn carry_over(fd: c_int, socket: &InetSocket, outboard: &Socket) {
+    for (level, name) in CARRIED {
+        if level == libc::SOL_TCP && socket.kind != Kind::Stream {
+            continue;
+        }
+        let mut bytes = [0u8; LONGEST];
+        let mut length = LONGEST as socklen_t;
+        // SAFETY: the buffer has as many bytes as `length` says.
+        let status = unsafe { real::getsockopt(fd, level, name, bytes.as_mut_ptr().cast(), &mut length) };
+        if status == 0 {
+            // What the stack refuses here it would have refused from the program: the kernel's answer stands.
+            let _ = pass_on(socket, Some(outboard), level, name, &bytes[..length as usize]);
+        }
+    }
+}
+
+fn pass_on(
+    socket: &InetSocket,
+    outboard: Option<&Socket>,
+    level: c_int,
+    name: c_int,
+    bytes: &[u8],
+) -> io::Result<()> {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => socket.set_receive_timeout(timeout_of(bytes)),
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => socket.set_send_timeout(timeout_of(bytes)),
+        _ => {}
+    }
+    match (outboard, meaning(level, name, bytes)) {
+        (Some(outboard), Some(option)) => outboard.set_option(option),
+        _ => Ok(()),
+    }
+}
+
+/// What an option means to the stack, if anything.
+fn meaning(level: c_int, name: c_int, bytes: &[u8]) -> Option<SocketOption> {
+    if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER) {
+        return linger_of(bytes);
+    }
+    let number = match *bytes {
+        [a, b, c, d, ..] => c_int::from_ne_bytes([a, b, c, d]),
+        [a, ..] => c_int::from(a),
+        [] => return None,
+    };
+    let count = u32::try_from(number).unwrap_or(0);
+    let seconds = Duration::from_secs(u64::from(count));
+    Some(match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => SocketOption::ReuseAddress(number != 0),
+        (libc::SOL_SOCKET, libc::SO_REUSEPORT) => SocketOption::ReusePort(number != 0),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => SocketOption::KeepAlive(number != 0),
+        (libc::SOL_SOCKET, libc::SO_BROADCAST) => SocketOption::Broadcast(number != 0),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => SocketOption::ReceiveBuffer(count),
+        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => SocketOption::SendBuffer(count),
+        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => SocketOption::ReceiveLowWater(count),
+        (libc::SOL_TCP, libc::TCP_NODELAY) => SocketOption::NoDelay(number != 0),
+        (libc::SOL_TCP, libc::TCP_CORK) => SocketOption::Cork(number != 0),
+        (libc::SOL_TCP, libc::TCP_KEEPIDLE) => SocketOption::KeepAliveIdle(seconds),
+        (libc::SOL_TCP, libc::TCP_KEEPINTVL) => SocketOption::KeepAliveInterval(seconds),
+        (libc::SOL_TCP, libc::TCP_KEEPCNT) => SocketOption::KeepAliveProbes(count),
+        (libc::SOL_TCP, libc::TCP_USER_TIMEOUT) => {
+            SocketOption::UserTimeout(Duration::from_millis(u64::from(count)))
+        }
+        (libc::SOL_IP, libc::IP_TTL) if number > 0 => SocketOption::Ttl(count),
+        (libc::SOL_IP, libc::IP_TOS) => SocketOption::TypeOfService((count & 0xff) as u8),
+        _ => return None,
+    })
+}
+
+fn linger_of(bytes: &[u8]) -> Option<SocketOption> {
+    let value: linger = from_bytes(bytes)?;
+    let time = Duration::from_secs(u64::try_from(value.l_linger).unwrap_or(0));
+    Some(SocketOption::Linger((value.l_onoff != 0).then_some(time)))
+}
+
+/// A `timeval` as nanoseconds; zero means none.
+fn timeout_of(bytes: &[u8]) -> u64 {
+    let Some(time) = from_bytes::<timeval>(bytes) else { return 0 };
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(micros * 1_000)
+}
+
+/// A plain C structure from its bytes, if there are enough.
+fn from_bytes<T: Copy>(bytes: &[u8]) -> Option<T> {
+    // SAFETY: there are enough bytes, and the structures used here consist of integers only.
+    (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// See getsockopt(2).
+///
+/// # Safety
+/// `length` must point to the room that `value` has.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> c_int {
+    let held = table::find(fd);
+    if let Some(socket) = held.as_deref().and_then(Description::socket)
+        && let Some(outboard) = socket.outboard()
+        && !value.is_null()
+        && !length.is_null()
+    {
+        // SAFETY: the caller's pointers.
+        match answer(socket, outboard, level, name) {
+            // SAFETY: the caller's pointers.
+            Some(Ok(answer)) => return unsafe { give(&answer.to_ne_bytes(), value, length) },
+            Some(Err(error)) => return errno::fail(errno::of(&error)),
+            None => {}
+        }
+        if (level, name) == (libc::SOL_TCP, libc::TCP_INFO) {
+            // SAFETY: the caller's pointers.
+            return unsafe { give(&crate::info::tcp_info(outboard), value, length) };
+        }
+    }
+    // SAFETY: the caller's pointers.
+    unsafe { real::getsockopt(fd, level, name, value, length) }
+}
+
+/// What the stack knows better than the kernel's socket.
+fn answer(socket: &InetSocket, outboard: &Socket, level: c_int, name: c_int) -> Option<io::Result<c_int>> {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_ERROR) => {
+            let taken = outboard.take_error();
+            Some(taken.map(|error| error.as_ref().map_or(0, errno::of)))
+        }
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) if socket.phase() == Phase::Outboard => {
+            Some(Ok(c_int::from(outboard.is_listening())))
+        }
+        (libc::SOL_TCP, libc::TCP_MAXSEG) => {
+            outboard.segment_size().map(|size| Ok(c_int::try_from(size).unwrap_or(c_int::MAX)))
+        }
+        _ => None,
+    }
+}
+
+/// # Safety
+/// `length` must point to the room that `value` has.
+unsafe fn give(bytes: &[u8], value: *mut c_void, length: *mut socklen_t) -> c_int {
+    // SAFETY: the caller says so.
+    unsafe {
+        let room = (*length as usize).min(bytes.len());
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), room);
+        *length = room as socklen_t;
+    }
+    0
+}

@@ -1,0 +1,243 @@
+//! Receiving and sending on one socket: the rules of the `MSG_` flags, of blocking and of `SIGPIPE`, for all the
+//! functions in `calls` that differ only in how their arguments come.
+
+use std::ffi::c_int;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use outboard::raw::{Interest, Socket};
+
+use crate::description::{InetSocket, Kind, Phase};
+use crate::runtime::for_stack;
+use crate::{errno, wait};
+
+/// What a receive gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Received {
+    /// What the call returns.
+    pub(crate) count: usize,
+    /// The sender of a datagram.
+    pub(crate) remote: Option<SocketAddr>,
+    /// Whether the datagram was cut.
+    pub(crate) truncated: bool,
+}
+
+/// Receives on a socket whose traffic the stack carries, alone or beside the kernel. `None`: the kernel's socket is
+/// the one that has something; `fd` is asked for it then.
+pub(crate) fn receive(
+    fd: c_int,
+    socket: &InetSocket,
+    outboard: &Socket,
+    buffers: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> io::Result<Option<Received>> {
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        return Err(errno::error(libc::EAGAIN));
+    }
+    match socket.kind {
+        Kind::Stream => receive_stream(socket, outboard, buffers, flags).map(Some),
+        Kind::Datagram => receive_datagram(fd, socket, outboard, buffers, flags),
+    }
+}
+
+fn receive_stream(
+    socket: &InetSocket,
+    outboard: &Socket,
+    buffers: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> io::Result<Received> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(errno::error(libc::EINVAL)); // urgent data stays in the stream (RFC 6093 §4)
+    }
+    let peek = flags & libc::MSG_PEEK != 0;
+    let all = flags & libc::MSG_WAITALL != 0 && !peek;
+    let mut deadline = LazyDeadline::new(|| socket.receive_deadline());
+    let mut done = 0;
+    loop {
+        let attempt = if flags & libc::MSG_TRUNC != 0 && !peek {
+            outboard.discard(total(buffers) - done)
+        } else if done == 0 {
+            outboard.recv(buffers, peek)
+        } else {
+            receive_behind(outboard, buffers, done)
+        };
+        match attempt {
+            Ok(0) => break,
+            Ok(count) => {
+                done += count;
+                if !all || done == total(buffers) {
+                    break;
+                }
+            }
+            Err(error) if errno::is_again(&error) && (done == 0 || all) && !socket.may_not_wait(flags) => {
+                match wait::for_socket(outboard, Interest::READABLE, deadline.get()) {
+                    Err(_) if done > 0 => break,
+                    other => other?,
+                }
+            }
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Received { count: done, ..Received::default() })
+}
+
+/// Receives into what is behind the first `done` bytes of `buffers`.
+fn receive_behind(outboard: &Socket, buffers: &mut [IoSliceMut<'_>], mut done: usize) -> io::Result<usize> {
+    for buffer in buffers {
+        if done < buffer.len() {
+            return outboard.recv(&mut [IoSliceMut::new(&mut buffer[done..])], false);
+        }
+        done -= buffer.len();
+    }
+    Ok(0)
+}
+
+fn receive_datagram(
+    fd: c_int,
+    socket: &InetSocket,
+    outboard: &Socket,
+    buffers: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> io::Result<Option<Received>> {
+    let mut deadline = LazyDeadline::new(|| socket.receive_deadline());
+    loop {
+        match outboard.recv_from(buffers, flags & libc::MSG_PEEK != 0) {
+            Ok(datagram) => {
+                let whole = flags & libc::MSG_TRUNC != 0;
+                return Ok(Some(Received {
+                    count: if whole { datagram.length } else { datagram.copied },
+                    remote: Some(datagram.remote),
+                    truncated: datagram.copied < datagram.length,
+                }));
+            }
+            Err(error) if errno::is_again(&error) => {}
+            Err(error) => return Err(error),
+        }
+        let both = socket.phase() == Phase::Both;
+        if both {
+            let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            if matches!(wait::sleep(std::slice::from_mut(&mut entry), Some(Instant::now()), None), Ok(1)) {
+                return Ok(None);
+            }
+        }
+        if socket.may_not_wait(flags) {
+            return Err(errno::error(libc::EAGAIN));
+        }
+        if both {
+            wait::for_both(fd, deadline.get())?;
+        } else {
+            wait::for_socket(outboard, Interest::READABLE, deadline.get())?;
+        }
+    }
+}
+
+/// Sends on the stack's socket; `SIGPIPE` is raised as Linux does.
+pub(crate) fn send(
+    socket: &InetSocket,
+    outboard: &Socket,
+    buffers: &[IoSlice<'_>],
+    remote: Option<SocketAddr>,
+    flags: c_int,
+) -> io::Result<usize> {
+    match socket.kind {
+        Kind::Stream => with_sigpipe(flags, send_stream(socket, outboard, buffers, flags)),
+        Kind::Datagram => send_datagram(socket, outboard, buffers, remote, flags),
+    }
+}
+
+/// A blocking send takes everything, unless something ends it.
+fn send_stream(
+    socket: &InetSocket,
+    outboard: &Socket,
+    buffers: &[IoSlice<'_>],
+    flags: c_int,
+) -> io::Result<usize> {
+    let length = total(buffers);
+    let mut deadline = LazyDeadline::new(|| socket.send_deadline());
+    let mut done = 0;
+    loop {
+        let attempt = if done == 0 { outboard.send(buffers) } else { send_behind(outboard, buffers, done) };
+        match attempt {
+            Ok(count) => {
+                done += count;
+                if done == length || (count > 0 && socket.may_not_wait(flags)) {
+                    return Ok(done);
+                }
+            }
+            Err(error) if errno::is_again(&error) && !socket.may_not_wait(flags) => {
+                match wait::for_socket(outboard, Interest::WRITABLE, deadline.get()) {
+                    Err(_) if done > 0 => return Ok(done),
+                    other => other?,
+                }
+            }
+            Err(_) if done > 0 => return Ok(done),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn send_behind(outboard: &Socket, buffers: &[IoSlice<'_>], mut done: usize) -> io::Result<usize> {
+    for (index, buffer) in buffers.iter().enumerate() {
+        if done < buffer.len() {
+            let first = outboard.send(&[IoSlice::new(&buffer[done..])])?;
+            if first < buffer.len() - done || index + 1 == buffers.len() {
+                return Ok(first);
+            }
+            return Ok(first + outboard.send(&buffers[index + 1..]).unwrap_or(0));
+        }
+        done -= buffer.len();
+    }
+    Ok(0)
+}
+
+fn send_datagram(
+    socket: &InetSocket,
+    outboard: &Socket,
+    buffers: &[IoSlice<'_>],
+    remote: Option<SocketAddr>,
+    flags: c_int,
+) -> io::Result<usize> {
+    let mut deadline = LazyDeadline::new(|| socket.send_deadline());
+    loop {
+        match outboard.send_to(buffers, remote.map(for_stack)) {
+            Err(error) if errno::is_again(&error) && !socket.may_not_wait(flags) => {
+                wait::for_socket(outboard, Interest::WRITABLE, deadline.get())?;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Raises `SIGPIPE` in this thread for a stream that cannot send any more, unless the flags say not to.
+pub(crate) fn with_sigpipe<T>(flags: c_int, result: io::Result<T>) -> io::Result<T> {
+    if let Err(error) = &result
+        && error.raw_os_error() == Some(libc::EPIPE)
+        && flags & libc::MSG_NOSIGNAL == 0
+    {
+        // SAFETY: no pointers.
+        unsafe { libc::raise(libc::SIGPIPE) };
+    }
+    result
+}
+
+fn total(buffers: &[impl std::ops::Deref<Target = [u8]>]) -> usize {
+    buffers.iter().map(|buffer| buffer.len()).sum()
+}
+
+/// A deadline that is only computed (a look at the clock) when the call must wait.
+struct LazyDeadline<F> {
+    compute: F,
+    known: Option<Option<Instant>>,
+}
+
+impl<F: Fn() -> Option<Instant>> LazyDeadline<F> {
+    fn new(compute: F) -> Self {
+        Self { compute, known: None }
+    }
+
+    fn get(&mut self) -> Option<Instant> {
+        *self.known.get_or_insert_with(|| (self.compute)())
+    }
+}

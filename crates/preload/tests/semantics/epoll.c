@@ -1,0 +1,234 @@
+/* epoll: level and edge, one-shot, changes, closed descriptors, mixtures, nesting, threads. */
+#include "common.h"
+
+static int control(int epoll, int operation, int fd, unsigned events, unsigned data) {
+    struct epoll_event event = {.events = events, .data.u64 = data};
+    return epoll_ctl(epoll, operation, fd, &event);
+}
+
+/* Waits and says what came, sorted by data. */
+static void await(const char *what, int epoll, int timeout) {
+    struct epoll_event events[8];
+    int count = epoll_wait(epoll, events, 8, timeout);
+    char text[300] = "";
+    for (unsigned data = 0; data < 100; data++)
+        for (int i = 0; i < count; i++)
+            if (events[i].data.u64 == data)
+                snprintf(text + strlen(text), sizeof text - strlen(text), " %u:%s", data, pollbits(events[i].events));
+    say("%s %s%s", what, result(count), text);
+}
+
+static void pong(int fd, char size) {
+    write(fd, &size, 1);
+    wait_for(fd, POLLIN);
+}
+
+static void drain(int fd) {
+    char buffer[1000];
+    while (recv(fd, buffer, sizeof buffer, MSG_DONTWAIT) > 0) {
+    }
+}
+
+static void levels(void) {
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    int fd = call_peer("pong");
+    say("add %s", result(control(epoll, EPOLL_CTL_ADD, fd, EPOLLIN, 1)));
+    say("add again %s", result(control(epoll, EPOLL_CTL_ADD, fd, EPOLLIN, 1)));
+    await("quiet", epoll, 0);
+    await("quiet in time", epoll, 20);
+    pong(fd, 5);
+    await("level", epoll, -1);
+    await("level again", epoll, 0);
+    char buffer[10];
+    read(fd, buffer, 2);
+    await("level while some is left", epoll, 0);
+    read(fd, buffer, 3);
+    await("level after all was read", epoll, 0);
+    control(epoll, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLOUT, 2);
+    await("writable too", epoll, -1);
+    await("still", epoll, 0);
+    pong(fd, 1);
+    await("both", epoll, -1);
+    drain(fd);
+    control(epoll, EPOLL_CTL_MOD, fd, 0, 3);
+    pong(fd, 1);
+    await("interest in nothing", epoll, 0);
+    control(epoll, EPOLL_CTL_MOD, fd, EPOLLIN, 3);
+    await("interest again", epoll, 0);
+    say("delete %s", result(control(epoll, EPOLL_CTL_DEL, fd, 0, 0)));
+    say("delete again %s", result(control(epoll, EPOLL_CTL_DEL, fd, 0, 0)));
+    say("modify %s", result(control(epoll, EPOLL_CTL_MOD, fd, EPOLLIN, 0)));
+    say("operation %s", result(control(epoll, 17, fd, EPOLLIN, 0)));
+    await("deleted", epoll, 0);
+    say("no room %s", result(epoll_wait(epoll, (struct epoll_event[1]){}, 0, 0)));
+    close(fd);
+    close(epoll);
+}
+
+static void edges(void) {
+    int epoll = epoll_create1(0);
+    int fd = call_peer("pong");
+    control(epoll, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET | EPOLLRDHUP, 1);
+    await("edge quiet", epoll, 0);
+    pong(fd, 5);
+    await("edge", epoll, -1);
+    await("edge only once", epoll, 30);
+    char buffer[10];
+    read(fd, buffer, 2);
+    await("edge not for what is left", epoll, 30);
+    write(fd, "\003", 1);
+    await("edge for more", epoll, 10000);
+    drain(fd);
+    await("edge drained", epoll, 30);
+    control(epoll, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLOUT | EPOLLET, 2);
+    await("edge armed anew", epoll, -1);
+    await("edge once", epoll, 30);
+    pong(fd, 2);
+    await("edge says all", epoll, -1);
+    control(epoll, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLET, 2);
+    await("edge after modify", epoll, 0);
+    shutdown(fd, SHUT_WR);
+    drain(fd);
+    wait_for(fd, POLLRDHUP);
+    control(epoll, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLRDHUP | EPOLLET, 3);
+    await("edge of the end", epoll, 10000);
+    await("edge of the end once", epoll, 30);
+    close(fd);
+    close(epoll);
+}
+
+static void one_shots(void) {
+    int epoll = epoll_create1(0);
+    int fd = call_peer("pong");
+    control(epoll, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLONESHOT, 1);
+    pong(fd, 5);
+    await("one shot", epoll, -1);
+    await("one shot is over", epoll, 20);
+    pong(fd, 5);
+    await("one shot is still over", epoll, 20);
+    control(epoll, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLONESHOT, 2);
+    await("one shot anew", epoll, -1);
+    close(fd);
+    close(epoll);
+}
+
+static void closings(void) {
+    int epoll = epoll_create1(0);
+    int fd = call_peer("close");
+    control(epoll, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLRDHUP, 1);
+    wait_for(fd, POLLRDHUP);
+    await("peer closed", epoll, 10000);
+    shutdown(fd, SHUT_WR);
+    wait_for(fd, POLLHUP);
+    await("both closed", epoll, -1);
+    close(fd);
+    await("closed here", epoll, 20);
+    fd = call_peer("reset-on-byte");
+    control(epoll, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLOUT, 2);
+    write(fd, "x", 1);
+    wait_for(fd, POLLERR);
+    await("reset", epoll, 10000);
+    int copy = dup(fd);
+    close(fd);
+    await("a copy keeps the registration", epoll, 20);
+    close(copy);
+    await("until it is closed", epoll, 20);
+    close(epoll);
+}
+
+static void mixtures(void) {
+    int epoll = epoll_create1(0), outer = epoll_create1(0);
+    int pipes[2];
+    pipe(pipes);
+    int fd = call_peer("pong");
+    say("add early %s", result(control(epoll, EPOLL_CTL_ADD, pipes[0], EPOLLIN, 2)));
+    int late = tcp_socket();
+    say("add unconnected %s", result(control(epoll, EPOLL_CTL_ADD, late, EPOLLIN | EPOLLOUT | EPOLLET, 3)));
+    await("unconnected", epoll, 0);
+    set_nonblocking(late, 1);
+    connect(late, (struct sockaddr *)&peer_address, sizeof peer_address);
+    wait_for(late, POLLOUT);
+    await("connected meanwhile", epoll, 10000);
+    control(epoll, EPOLL_CTL_DEL, late, 0, 0);
+    close(late);
+    control(epoll, EPOLL_CTL_ADD, fd, EPOLLIN, 1);
+    write(pipes[1], "x", 1);
+    await("pipe", epoll, -1);
+    pong(fd, 3);
+    await("pipe and socket", epoll, -1);
+    char buffer[10];
+    read(pipes[0], buffer, 10);
+    await("socket", epoll, -1);
+    say("nest %s", result(control(outer, EPOLL_CTL_ADD, epoll, EPOLLIN, 9)));
+    await("nested", outer, -1);
+    say("polled %s", pollbits(wait_for(epoll, POLLIN)));
+    drain(fd);
+    await("socket drained", epoll, 0);
+    await("nested drained", outer, 20);
+    write(fd, "\002", 1);
+    await("nested wakes", outer, 10000);
+    await("inner", epoll, 0);
+    close(fd);
+    close(pipes[0]);
+    close(pipes[1]);
+    close(epoll);
+    close(outer);
+}
+
+struct watch {
+    int epoll;
+    int count;
+};
+
+static void *watch_one(void *argument) {
+    struct watch *watch = argument;
+    struct epoll_event event;
+    watch->count = epoll_wait(watch->epoll, &event, 1, 10000);
+    return NULL;
+}
+
+static void threads(void) {
+    struct watch watch = {.epoll = epoll_create1(0)};
+    pthread_t thread;
+    pthread_create(&thread, NULL, watch_one, &watch);
+    pause_ms(50);
+    int fd = call_peer("pong");
+    write(fd, "\001", 1);
+    control(watch.epoll, EPOLL_CTL_ADD, fd, EPOLLIN, 1);
+    pthread_join(thread, NULL);
+    say("a waiting thread learns of an added socket %d", watch.count);
+    drain(fd);
+    pthread_create(&thread, NULL, watch_one, &watch);
+    pause_ms(50);
+    write(fd, "\001", 1);
+    pthread_join(thread, NULL);
+    say("a waiting thread wakes %d", watch.count);
+    close(fd);
+    close(watch.epoll);
+}
+
+static void full(void) {
+    static char buffer[1 << 20];
+    int epoll = epoll_create1(0);
+    int fd = call_peer("sink-after 300");
+    set_nonblocking(fd, 1);
+    control(epoll, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLET, 1);
+    await("edge writable", epoll, -1);
+    while (send(fd, buffer, sizeof buffer, 0) > 0) {
+    }
+    await("edge full", epoll, 0);
+    await("edge drained", epoll, 20000);
+    await("edge drained once", epoll, 30);
+    close(fd);
+    close(epoll);
+}
+
+void epoll_cases(void) {
+    levels();
+    edges();
+    one_shots();
+    closings();
+    mixtures();
+    threads();
+    full();
+}

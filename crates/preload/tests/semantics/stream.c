@@ -1,0 +1,282 @@
+/* One connection: connecting, the flags of recv and send, ends and errors, options, duplicates, sendfile. */
+#include "common.h"
+
+static void fresh(void) {
+    char byte = 0;
+    int fd = tcp_socket();
+    struct stat status;
+    fstat(fd, &status);
+    say("fresh is a socket %d", S_ISSOCK(status.st_mode));
+    say("fresh polls %s", pollbits(wait_for(fd, POLLIN | POLLOUT | POLLRDHUP)));
+    say("fresh recv %s", result(recv(fd, &byte, 1, 0)));
+    say("fresh send %s", result(send(fd, &byte, 1, MSG_NOSIGNAL)));
+    struct sockaddr_in name;
+    socklen_t length = sizeof name;
+    say("fresh getpeername %s", result(getpeername(fd, (struct sockaddr *)&name, &length)));
+    say("fresh shutdown %s", result(shutdown(fd, SHUT_RDWR)));
+    close(fd);
+    say("closed recv %s", result(recv(fd, &byte, 1, 0)));
+}
+
+static void connecting(void) {
+    int fd = tcp_socket();
+    set_nonblocking(fd, 1);
+    struct sockaddr *address = (struct sockaddr *)&peer_address;
+    say("connect at once %s", result(connect(fd, address, sizeof peer_address)));
+    say("connecting polls %s", pollbits(wait_for(fd, POLLIN | POLLOUT)));
+    int error = -1;
+    socklen_t length = sizeof error;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    say("connected error %d length %d", error, length);
+    say("connect again %s", result(connect(fd, address, sizeof peer_address)));
+    say("connect yet again %s", result(connect(fd, address, sizeof peer_address)));
+    struct sockaddr_in name;
+    length = sizeof name;
+    say("getpeername %s", result(getpeername(fd, (struct sockaddr *)&name, &length)));
+    say("peer is right %d length %d", name.sin_addr.s_addr == peer_address.sin_addr.s_addr &&
+        name.sin_port == peer_address.sin_port && name.sin_family == AF_INET, length);
+    length = sizeof name;
+    getsockname(fd, (struct sockaddr *)&name, &length);
+    say("own is right %d port %d", name.sin_addr.s_addr == own_address.s_addr, name.sin_port != 0);
+    length = 4;
+    getsockname(fd, (struct sockaddr *)&name, &length);
+    say("length of a cut name %d", length);
+    close(fd);
+}
+
+static void refused(void) {
+    struct sockaddr_in address = address_of(peer_address.sin_addr, 1);
+    int fd = tcp_socket();
+    say("connect refused %s", result(connect(fd, (struct sockaddr *)&address, sizeof address)));
+    close(fd);
+    fd = tcp_socket();
+    set_nonblocking(fd, 1);
+    say("connect to be refused %s", result(connect(fd, (struct sockaddr *)&address, sizeof address)));
+    say("refused polls %s", pollbits(wait_for(fd, POLLIN | POLLOUT | POLLRDHUP)));
+    int error = -1;
+    socklen_t length = sizeof error;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    say("refused error %s", errname(error));
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    say("refused error again %d", error);
+    char byte;
+    say("refused recv %s", result(recv(fd, &byte, 1, 0)));
+    say("refused send %s", result(send(fd, &byte, 1, MSG_NOSIGNAL)));
+    close(fd);
+}
+
+static void flags(void) {
+    char buffer[100] = "";
+    int fd = call_peer("echo");
+    say("nothing yet %s", result(recv(fd, buffer, 10, MSG_DONTWAIT)));
+    say("write %s", result(write(fd, "0123456789", 10)));
+    say("readable %s", pollbits(wait_for(fd, POLLIN)));
+    int waiting = 0;
+    ioctl(fd, FIONREAD, &waiting);
+    say("waiting %d", waiting);
+    say("peek %s", result(recv(fd, buffer, 4, MSG_PEEK)));
+    say("peeked %.4s", buffer);
+    say("truncating %s", result(recv(fd, buffer, 3, MSG_TRUNC)));
+    say("read %s", result(read(fd, buffer, 2)));
+    say("read %.2s", buffer);
+    struct iovec parts[2] = {{buffer, 2}, {buffer + 50, 20}};
+    say("readv %s", result(readv(fd, parts, 2)));
+    say("readv gave %.2s %.3s", buffer, buffer + 50);
+    say("zero length %s", result(read(fd, buffer, 0)));
+    say("out of band %s", result(recv(fd, buffer, 1, MSG_OOB)));
+    struct iovec both[2] = {{"abcde", 5}, {"fgh", 3}};
+    say("writev %s", result(writev(fd, both, 2)));
+    say("waitall %s", result(recv(fd, buffer, 8, MSG_WAITALL)));
+    say("waitall gave %.8s", buffer);
+    struct sockaddr_in name;
+    socklen_t length = sizeof name;
+    write(fd, "xy", 2);
+    say("recvfrom %s", result(recvfrom(fd, buffer, 10, 0, (struct sockaddr *)&name, &length)));
+    say("name length of a stream %d", length);
+    struct msghdr message = {.msg_iov = both, .msg_iovlen = 2};
+    say("sendmsg %s", result(sendmsg(fd, &message, 0)));
+    wait_for(fd, POLLIN);
+    pause_ms(50);
+    struct iovec into[2] = {{buffer, 6}, {buffer + 50, 20}};
+    struct msghdr received = {.msg_iov = into, .msg_iovlen = 2, .msg_flags = -1};
+    say("recvmsg %s flags %d", result(recvmsg(fd, &received, 0)), received.msg_flags);
+    say("recvmsg gave %.6s %.2s", buffer, buffer + 50);
+    say("sendto with an address %s",
+        result(sendto(fd, "z", 1, 0, (struct sockaddr *)&peer_address, sizeof peer_address)));
+    say("too many buffers %s", result(readv(fd, into, atoi("2000"))));
+    say("null buffer %s", result(send(fd, NULL, 5, 0)));
+    set_timeout(fd, SO_RCVTIMEO, 30);
+    read_all(fd, buffer, 1);
+    say("receive timeout %s", result(recv(fd, buffer, 1, 0)));
+    say("waitall timeout %s", result(recv(fd, buffer, 1, MSG_WAITALL)));
+    close(fd);
+}
+
+static void ends(void) {
+    char buffer[100];
+    int fd = call_peer("close");
+    say("peer closed polls %s", pollbits(wait_for(fd, POLLIN | POLLRDHUP)));
+    say("peer closed polls all %s", pollbits(wait_for(fd, POLLIN | POLLOUT | POLLRDHUP)));
+    say("peer closed recv %s", result(recv(fd, buffer, 10, 0)));
+    say("peer closed recv again %s", result(recv(fd, buffer, 10, 0)));
+    say("peer closed send %s", result(send(fd, "x", 1, 0)));
+    int bits = wait_for(fd, POLLERR);
+    say("then polls %s", pollbits(bits & (POLLERR | POLLHUP)));
+    int error = 0;
+    socklen_t length = sizeof error;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    say("then error %s", errname(error));
+    say("then send %s, signals %d", result(send(fd, "x", 1, 0)), sigpipes);
+    say("then send quietly %s, signals %d", result(send(fd, "x", 1, MSG_NOSIGNAL)), sigpipes);
+    say("then write %s, signals %d", result(write(fd, "x", 1)), sigpipes);
+    close(fd);
+
+    fd = call_peer("reset-on-byte");
+    write(fd, "x", 1);
+    say("reset polls %s", pollbits(wait_for(fd, POLLIN | POLLRDHUP)));
+    say("reset polls all %s", pollbits(wait_for(fd, POLLIN | POLLOUT | POLLRDHUP)));
+    say("reset recv %s", result(recv(fd, buffer, 10, 0)));
+    say("reset recv again %s", result(recv(fd, buffer, 10, 0)));
+    say("reset send %s", result(send(fd, "x", 1, MSG_NOSIGNAL)));
+    close(fd);
+
+    fd = call_peer("sink");
+    say("before the end %s", result(write(fd, "", 0)));
+    say("shutdown %s", result(shutdown(fd, SHUT_WR)));
+    say("after shutdown send %s", result(send(fd, "x", 1, MSG_NOSIGNAL)));
+    long count = read_all(fd, buffer, 100);
+    say("sink says %.*s", (int)count - 1, buffer);
+    say("both ends polls %s", pollbits(wait_for(fd, POLLIN | POLLOUT | POLLRDHUP)));
+    say("shutdown again %s", result(shutdown(fd, SHUT_RDWR)));
+    close(fd);
+
+    fd = call_peer("echo");
+    say("shutdown read %s", result(shutdown(fd, SHUT_RD)));
+    say("then polls %s", pollbits(wait_for(fd, POLLIN | POLLOUT | POLLRDHUP)));
+    say("then recv %s", result(recv(fd, buffer, 10, 0)));
+    say("shutdown how %s", result(shutdown(fd, 7)));
+    close(fd);
+}
+
+static void options(void) {
+    int fd = call_peer("echo");
+    int value = 1;
+    socklen_t length = sizeof value;
+    say("set nodelay %s", result(setsockopt(fd, SOL_TCP, TCP_NODELAY, &value, sizeof value)));
+    value = 0;
+    getsockopt(fd, SOL_TCP, TCP_NODELAY, &value, &length);
+    say("nodelay %d", value);
+    value = 1;
+    say("set keepalive %s", result(setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, sizeof value)));
+    value = 60;
+    say("set keepidle %s", result(setsockopt(fd, SOL_TCP, TCP_KEEPIDLE, &value, sizeof value)));
+    getsockopt(fd, SOL_TCP, TCP_KEEPIDLE, &value, &length);
+    say("keepidle %d", value);
+    value = 1000000;
+    say("bad keepidle %s", result(setsockopt(fd, SOL_TCP, TCP_KEEPIDLE, &value, sizeof value)));
+    say("unknown option %s", result(setsockopt(fd, SOL_TCP, 9999, &value, sizeof value)));
+    say("unknown level %s", result(getsockopt(fd, 9999, 1, &value, &length)));
+    say("short value %s", result(setsockopt(fd, SOL_TCP, TCP_NODELAY, &value, 1)));
+    getsockopt(fd, SOL_SOCKET, SO_TYPE, &value, &length);
+    say("type %d", value == SOCK_STREAM);
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &value, &length);
+    say("domain %d", value == AF_INET);
+    getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &length);
+    say("accepts %d", value);
+    struct timeval time = {3, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+    memset(&time, 0, sizeof time);
+    length = sizeof time;
+    getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, &length);
+    say("timeout %ld.%06ld", (long)time.tv_sec, (long)time.tv_usec);
+    struct tcp_info info;
+    length = sizeof info;
+    say("info %s", result(getsockopt(fd, SOL_TCP, TCP_INFO, &info, &length)));
+    say("state %d segment size %d", info.tcpi_state, info.tcpi_snd_mss > 500);
+    length = sizeof value;
+    getsockopt(fd, SOL_TCP, TCP_MAXSEG, &value, &length);
+    say("maxseg %d", value > 500);
+    int one = 1;
+    ioctl(fd, FIONBIO, &one);
+    say("nonblocking by ioctl %d", (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+    char byte;
+    say("nonblocking recv %s", result(recv(fd, &byte, 1, 0)));
+    set_nonblocking(fd, 0);
+    say("blocking by fcntl %d", (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0);
+    say("flags %d", fcntl(fd, F_GETFL) & O_ACCMODE);
+    close(fd);
+}
+
+static void duplicates(void) {
+    char buffer[10];
+    int fd = call_peer("echo");
+    int copy = dup(fd);
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, 100);
+    say("high copy %d cloexec %d", high >= 100, fcntl(high, F_GETFD) & FD_CLOEXEC);
+    set_nonblocking(copy, 1);
+    say("flags are shared %d", (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+    set_nonblocking(high, 0);
+    write(copy, "abc", 3);
+    close(fd);
+    close(copy);
+    say("through the copy %s", result(recv(high, buffer, 3, MSG_WAITALL)));
+    int other = call_peer("echo");
+    say("dup2 over it %s", dup2(high, other) == other ? "worked" : "failed");
+    write(other, "de", 2);
+    say("through dup2 %s", result(recv(high, buffer, 2, MSG_WAITALL)));
+    say("dup3 onto itself %s", result(dup3(high, high, 0)));
+    int pipes[2];
+    pipe(pipes);
+    dup2(pipes[0], other);
+    write(pipes[1], "pipe", 4);
+    say("a pipe in its place %s", result(read(other, buffer, 10)));
+    close(other);
+    close(pipes[0]);
+    close(pipes[1]);
+    close(high);
+    say("last copy closed %s", result(write(high, "x", 1)));
+}
+
+static void files(void) {
+    char path[] = "/tmp/semantics-XXXXXX";
+    int file = mkstemp(path);
+    unlink(path);
+    static char bytes[300000], back[300000];
+    fill_pattern(bytes, sizeof bytes, 0);
+    write_all(file, bytes, sizeof bytes);
+    int fd = call_peer("sink");
+    off_t offset = 0;
+    say("sendfile with an offset %s", result(sendfile(fd, file, &offset, 1000)));
+    say("offset %ld, position %ld", (long)offset, (long)lseek(file, 0, SEEK_CUR));
+    lseek(file, 1000, SEEK_SET);
+    say("sendfile from the position %s", result(sendfile(fd, file, NULL, 1000)));
+    say("position %ld", (long)lseek(file, 0, SEEK_CUR));
+    offset = 2000;
+    long done = 0, count;
+    while ((count = sendfile(fd, file, &offset, sizeof bytes)) > 0)
+        done += count;
+    say("sendfile to the end %ld, then %s", done, result(count));
+    shutdown(fd, SHUT_WR);
+    count = read_all(fd, back, 100);
+    say("sink says %.*s", (int)count - 1, back);
+    offset = 0;
+    sigpipes = 0;
+    say("sendfile after shutdown %s signals %d", result(sendfile(fd, file, &offset, 10)), sigpipes);
+    close(fd);
+    fd = call_peer("source 100");
+    wait_for(fd, POLLIN);
+    say("sendfile from a socket %s", result(sendfile(file, fd, NULL, 10)));
+    close(fd);
+    close(file);
+}
+
+void stream_cases(void) {
+    fresh();
+    connecting();
+    refused();
+    flags();
+    ends();
+    options();
+    duplicates();
+    files();
+}

@@ -1,0 +1,146 @@
+//! What a host is made of: its limits, its interfaces, and the options of a socket.
+
+use base::{Duration, IpCidr};
+use tcp::Keepalive;
+use wire::frame::Capabilities;
+
+/// Limits and manners of a whole stack. [`Default`] gives what a server wants.
+#[derive(Clone, Debug)]
+pub struct StackConfig {
+    /// Sockets of all kinds, orphans included. TIME-WAIT records count apart.
+    pub max_sockets: usize,
+    /// Connections that their owner has closed and that are not finished yet; beyond it they are reset.
+    pub max_orphans: usize,
+    /// How long an orphan may take to finish before it is reset, and how long one stays in FIN-WAIT-2.
+    pub orphan_timeout: Duration,
+    /// TIME-WAIT records; beyond it a connection skips TIME-WAIT, as on Linux.
+    pub max_time_wait: usize,
+    /// The largest backlog that a listener gets, whatever it asks for (Linux: `net.core.somaxconn`).
+    pub max_backlog: usize,
+    /// Half-open connections of all listeners together.
+    pub max_half_open: usize,
+    /// The first and the last ephemeral port.
+    pub ephemeral_ports: (u16, u16),
+    /// Neighbour entries.
+    pub max_neighbours: usize,
+    /// Bytes of fragments that wait for the rest, all sources together.
+    pub max_fragment_bytes: usize,
+    /// Bytes of fragments that wait for the rest, of one source.
+    pub max_fragment_bytes_per_source: usize,
+    /// ICMP errors and resets for segments without a connection, each: this many a second, with this burst.
+    pub error_rate: u32,
+    /// See [`error_rate`](Self::error_rate).
+    pub error_burst: u32,
+    /// Whether echo requests are answered.
+    pub answer_echo: bool,
+    /// What is done about others that use our addresses (RFC 5227).
+    pub conflict_detection: ConflictDetection,
+    /// Time to live of packets that a socket does not set itself.
+    pub ttl: u8,
+    /// The defaults of every TCP connection.
+    pub tcp: tcp::Config,
+}
+
+/// What is done about other hosts that use an address of ours (RFC 5227).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ConflictDetection {
+    /// Nothing; conflicts are only counted.
+    Off,
+    /// The address is used at once and announced; it is defended when somebody else uses it.
+    #[default]
+    Announce,
+    /// The address is probed first (some six seconds) and not used before nobody has answered.
+    Probe,
+}
+
+/// A network interface.
+#[derive(Clone, Debug)]
+pub struct InterfaceConfig {
+    /// Its name, for status output.
+    pub name: String,
+    /// What the device can do.
+    pub capabilities: Capabilities,
+    /// Its addresses with the prefixes of the networks they stand on. A route to each network is added.
+    pub addresses: Vec<IpCidr>,
+}
+
+/// The options that a socket has when it is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// `SO_REUSEADDR`.
+    pub reuse_address: bool,
+    /// `SO_REUSEPORT`.
+    pub reuse_port: bool,
+    /// `SO_BROADCAST`.
+    pub broadcast: bool,
+    /// `IPV6_V6ONLY` has no effect yet; kept so that an application's wish is not lost.
+    pub v6_only: bool,
+    /// `IP_TTL`; `None`: the stack's default.
+    pub ttl: Option<u8>,
+    /// `IP_TOS`; the two ECN bits are TCP's own.
+    pub tos: u8,
+    /// `TCP_NODELAY`.
+    pub nodelay: bool,
+    /// `SO_KEEPALIVE`, with `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`.
+    pub keepalive: Option<Keepalive>,
+    /// The largest receive window in bytes (`SO_RCVBUF`); `None`: the stack's default.
+    pub receive_limit: Option<u32>,
+    /// `TCP_MAXSEG`.
+    pub max_segment: Option<u16>,
+    /// `TCP_USER_TIMEOUT`.
+    pub user_timeout: Option<Duration>,
+    /// `TCP_LINGER2`: how long an orphan stays in FIN-WAIT-2; `None`: the stack's default.
+    pub linger2: Option<Duration>,
+}
+
+/// One option, changed while the socket lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketOption {
+    /// `SO_REUSEADDR`; counts from the next bind on, and for whoever binds later.
+    ReuseAddress(bool),
+    /// `SO_REUSEPORT`.
+    ReusePort(bool),
+    /// `SO_BROADCAST`.
+    Broadcast(bool),
+    /// `IP_TTL`.
+    Ttl(u8),
+    /// `IP_TOS`.
+    Tos(u8),
+    /// `TCP_NODELAY`.
+    NoDelay(bool),
+    /// `TCP_CORK`.
+    Cork(bool),
+    /// `TCP_QUICKACK`.
+    QuickAck(bool),
+    /// `SO_KEEPALIVE` with its times.
+    Keepalive(Option<Keepalive>),
+    /// The largest receive window in bytes.
+    ReceiveLimit(u32),
+    /// `TCP_USER_TIMEOUT`; `None` for the default.
+    UserTimeout(Option<Duration>),
+    /// `TCP_LINGER2`.
+    Linger2(Option<Duration>),
+}
+
+impl Default for StackConfig {
+    fn default() -> Self {
+        Self {
+            max_sockets: 1 << 20,
+            max_orphans: 1 << 16,
+            orphan_timeout: Duration::from_secs(60),
+            max_time_wait: 1 << 16,
+            max_backlog: 4096,
+            max_half_open: 1 << 14,
+            ephemeral_ports: (32_768, 60_999),
+            max_neighbours: 1024,
+            max_fragment_bytes: 4 << 20,
+            max_fragment_bytes_per_source: 1 << 20,
+            error_rate: 1000,
+            error_burst: 50,
+            answer_echo: true,
+            conflict_detection: ConflictDetection::default(),
+            ttl: 64,
+            tcp: tcp::Config::default(),
+        }
+    }
+}

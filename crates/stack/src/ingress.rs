@@ -1,0 +1,301 @@
+//! What comes in: link headers, the IPv4 header's checks in order, fragments, and on to the protocols.
+
+use base::Instant;
+use core::net::{IpAddr, Ipv4Addr};
+use wire::ethernet::{self, EtherType};
+use wire::frame::{ChecksumIn, Medium, RxFrame};
+use wire::ip::Protocol;
+use wire::ipv4;
+
+use crate::InterfaceId;
+use crate::buffers::BufferFamily;
+use crate::icmp::IcmpKind;
+use crate::path_mtu::PathMtus;
+use crate::reassembly::{DatagramKey, Fragment, Outcome};
+use crate::stack::{Stack, Timer};
+
+/// IP options that name a route: loose and strict source routing (RFC 791 §3.1).
+const LOOSE_SOURCE_ROUTE: u8 = 131;
+const STRICT_SOURCE_ROUTE: u8 = 137;
+
+/// An IPv4 packet that passed the header's checks.
+pub(crate) struct Packet<'a> {
+    pub(crate) header: ipv4::Header,
+    /// The payload; of a datagram that came in fragments, all of it.
+    pub(crate) payload: &'a [u8],
+    /// The packet as an ICMP error would quote it; empty if it came in fragments.
+    pub(crate) quote: &'a [u8],
+    pub(crate) checksum: ChecksumIn,
+    pub(crate) segment_size: u16,
+    /// To all or to a group, by its address or its frame.
+    pub(crate) to_group: bool,
+}
+
+impl Packet<'_> {
+    pub(crate) fn source(&self) -> IpAddr {
+        IpAddr::V4(self.header.source)
+    }
+
+    pub(crate) fn destination(&self) -> IpAddr {
+        IpAddr::V4(self.header.destination)
+    }
+
+    /// The type of service octet.
+    pub(crate) fn tos(&self) -> u8 {
+        self.header.dscp << 2 | self.header.ecn.bits()
+    }
+}
+
+/// Why a packet is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    MartianSource,
+    OwnSource,
+    NotOurs,
+    Multicast,
+    UnicastInGroupFrame,
+    SourceRoute,
+}
+
+impl<B: BufferFamily> Stack<B> {
+    /// Takes a received frame in.
+    pub fn handle_frame(&mut self, now: Instant, interface: InterfaceId, frame: &RxFrame<'_>) {
+        self.stats.frames_in += 1;
+        self.stats.bytes_in += frame.bytes.len() as u64;
+        let Some(link) =
+            self.interfaces.get(interface.index()).filter(|_| interface != InterfaceId::LOOPBACK)
+        else {
+            self.stats.drop_no_interface += 1;
+            return;
+        };
+        if link.capabilities.medium == Medium::Ip {
+            self.handle_ip(now, interface, frame, false);
+            return;
+        }
+        let Ok((header, payload)) = ethernet::Header::parse(frame.bytes) else {
+            self.stats.drop_ethernet_short += 1;
+            return;
+        };
+        let to_group = !header.destination.is_unicast();
+        if !to_group && header.destination != link.capabilities.hardware_address {
+            self.stats.drop_other_host += 1;
+            return;
+        }
+        match header.ethertype {
+            EtherType::IPV4 | EtherType::IPV6 => {
+                self.handle_ip(now, interface, &RxFrame { bytes: payload, ..*frame }, to_group);
+            }
+            EtherType::ARP => self.handle_arp(now, interface, payload),
+            _ => self.stats.drop_ether_type += 1,
+        }
+    }
+
+    /// Takes an IP packet in; `in_group_frame`: it came to all or to a group by its link header.
+    pub(crate) fn handle_ip(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        frame: &RxFrame<'_>,
+        in_group_frame: bool,
+    ) {
+        if frame.bytes.first().is_some_and(|first| first >> 4 == 6) {
+            self.stats.drop_ipv6 += 1;
+            return;
+        }
+        let ipv4::Packet { header, options, payload } = match ipv4::Packet::parse(frame.bytes) {
+            Ok(packet) => packet,
+            Err(wire::Malformed::Checksum) => {
+                self.stats.drop_ip_checksum += 1;
+                return;
+            }
+            Err(_) => {
+                self.stats.drop_ip_header += 1;
+                return;
+            }
+        };
+        if let Err(refusal) = self.judge(interface, &header, options, in_group_frame) {
+            self.count_refusal(refusal);
+            return;
+        }
+        let packet = Packet {
+            header,
+            payload,
+            // Without the link's padding; parsing has seen that the whole is there.
+            quote: frame.bytes.get(..usize::from(header.total_len)).unwrap_or(frame.bytes),
+            checksum: frame.checksum,
+            segment_size: frame.segment_size,
+            to_group: in_group_frame || self.is_group(header.destination),
+        };
+        if header.more_fragments || header.fragment_offset != 0 {
+            self.handle_fragment(now, &packet);
+        } else {
+            self.handle_payload(now, &packet);
+        }
+    }
+
+    /// The checks of RFC 1122 §3.2.1.3 and §3.3.6, in order.
+    fn judge(
+        &self,
+        interface: InterfaceId,
+        header: &ipv4::Header,
+        options: &[u8],
+        in_group_frame: bool,
+    ) -> Result<(), Refusal> {
+        let (source, destination) = (header.source, header.destination);
+        let loopback = interface == InterfaceId::LOOPBACK;
+        let class_e = source.octets()[0] >= 240;
+        if source.is_multicast() || class_e || source.octets()[0] == 0 || self.is_broadcast(source) {
+            return Err(Refusal::MartianSource);
+        }
+        if !loopback && (source.is_loopback() || destination.is_loopback()) {
+            return Err(Refusal::MartianSource);
+        }
+        if !loopback && self.is_local(IpAddr::V4(source)) {
+            return Err(Refusal::OwnSource);
+        }
+        if names_a_route(options) {
+            return Err(Refusal::SourceRoute);
+        }
+        if destination.is_multicast() {
+            return Err(Refusal::Multicast);
+        }
+        let to_all = self.is_broadcast(destination);
+        if !to_all && !self.is_local(IpAddr::V4(destination)) {
+            return Err(Refusal::NotOurs);
+        }
+        if !to_all && in_group_frame {
+            return Err(Refusal::UnicastInGroupFrame);
+        }
+        Ok(())
+    }
+
+    fn count_refusal(&mut self, refusal: Refusal) {
+        let counter = match refusal {
+            Refusal::MartianSource => &mut self.stats.drop_martian_source,
+            Refusal::OwnSource => &mut self.stats.drop_own_source,
+            Refusal::NotOurs => &mut self.stats.drop_not_ours,
+            Refusal::Multicast => &mut self.stats.drop_multicast,
+            Refusal::UnicastInGroupFrame => &mut self.stats.drop_unicast_in_group_frame,
+            Refusal::SourceRoute => &mut self.stats.drop_source_route,
+        };
+        *counter += 1;
+    }
+
+    fn is_group(&self, address: Ipv4Addr) -> bool {
+        address.is_multicast() || self.is_broadcast(address)
+    }
+
+    fn handle_payload(&mut self, now: Instant, packet: &Packet<'_>) {
+        match packet.header.protocol {
+            Protocol::TCP => self.handle_tcp(now, packet),
+            Protocol::UDP => self.handle_udp(now, packet),
+            Protocol::ICMP => self.handle_icmp(now, packet),
+            _ => {
+                self.stats.drop_ip_protocol += 1;
+                self.send_icmp_error(now, packet, IcmpKind::ProtocolUnreachable);
+            }
+        }
+    }
+
+    fn handle_fragment(&mut self, now: Instant, packet: &Packet<'_>) {
+        self.stats.fragments_in += 1;
+        let header = &packet.header;
+        let fragment = Fragment {
+            key: DatagramKey {
+                source: header.source,
+                destination: header.destination,
+                protocol: header.protocol.0,
+                identification: header.ident,
+            },
+            offset: usize::from(header.fragment_offset),
+            more: header.more_fragments,
+            payload: packet.payload,
+            packet: packet.quote,
+        };
+        let outcome = self.reassembler.handle_fragment(now, &fragment);
+        self.stats.drop_fragment_limit += self.reassembler.take_evicted();
+        match outcome {
+            Outcome::Stored => {}
+            Outcome::Duplicate => self.stats.fragment_duplicates += 1,
+            Outcome::Overlap => self.stats.drop_fragment_overlap += 1,
+            Outcome::Malformed => self.stats.drop_fragment_malformed += 1,
+            Outcome::OverLimit => self.stats.drop_fragment_limit += 1,
+            Outcome::Complete(payload) => {
+                self.stats.reassembled += 1;
+                // A fragment's checksum was not the device's to verify.
+                let whole = Packet {
+                    payload: &payload,
+                    quote: &[],
+                    checksum: ChecksumIn::Unknown,
+                    segment_size: 0,
+                    ..*packet
+                };
+                self.handle_payload(now, &whole);
+            }
+        }
+        self.arm_reassembly();
+    }
+
+    fn arm_reassembly(&mut self) {
+        if self.reassembly_timer.is_none()
+            && let Some(deadline) = self.reassembler.deadline()
+        {
+            self.reassembly_timer = Some(self.wheel.arm(deadline, Timer::Reassembly));
+        }
+    }
+
+    /// Datagrams whose fragments did not all come in time.
+    pub(crate) fn on_reassembly_timer(&mut self, now: Instant) {
+        self.reassembly_timer = None;
+        self.path_mtus.expire(now);
+        while let Some(timed_out) = self.reassembler.poll_timed_out(now) {
+            self.stats.drop_fragment_timeout += 1;
+            // RFC 792: if fragment zero is not there, no time exceeded need be sent.
+            if let Some(quote) = timed_out.quote {
+                self.send_icmp_error_quoting(now, &quote, IcmpKind::ReassemblyTimeExceeded);
+            }
+        }
+        self.arm_reassembly();
+    }
+}
+
+/// Whether the options ask for a route (RFC 1122 §3.2.1.8 (c) lets a host refuse that; everybody does).
+fn names_a_route(options: &[u8]) -> bool {
+    let mut rest = options;
+    while let Some((&kind, tail)) = rest.split_first() {
+        match kind {
+            0 => return false,
+            1 => rest = tail,
+            LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => return true,
+            _ => match tail.first().map(|&length| usize::from(length)) {
+                Some(length) if length >= 2 && length <= rest.len() => rest = &rest[length..],
+                _ => return false,
+            },
+        }
+    }
+    false
+}
+
+impl PathMtus {
+    /// The next lower plausible MTU when an old router names none (RFC 1191 §7.1).
+    pub(crate) fn plateau_below(length: u16) -> u16 {
+        const PLATEAUS: [u16; 9] = [32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 552, 508];
+        PLATEAUS.into_iter().find(|&plateau| plateau < length).unwrap_or(508)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_routes_are_seen_behind_other_options_and_nothing_loops() {
+        assert!(names_a_route(&[1, 1, 7, 3, 4, LOOSE_SOURCE_ROUTE, 3, 4]));
+        assert!(names_a_route(&[STRICT_SOURCE_ROUTE]));
+        assert!(!names_a_route(&[0, LOOSE_SOURCE_ROUTE, 3, 4]));
+        assert!(!names_a_route(&[7, 0, LOOSE_SOURCE_ROUTE, 3]));
+        assert!(!names_a_route(&[7, 1, 1]));
+        assert!(!names_a_route(&[7, 200, 1]));
+        assert!(!names_a_route(&[7]));
+    }
+}

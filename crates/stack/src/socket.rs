@@ -1,0 +1,319 @@
+//! What the table of sockets holds.
+
+use base::Instant;
+use core::net::SocketAddr;
+use hashbrown::HashMap;
+
+use crate::buffers::BufferFamily;
+use crate::config::SocketOptions;
+use crate::error::SocketError;
+use crate::flow::FourTuple;
+use crate::hash::KeyedState;
+use crate::list::{Link, Links, List, NIL};
+use crate::path::CachedPath;
+use crate::ports::{Claim, Manner};
+use crate::slab::{Key, Slab};
+use crate::wheel::TimerKey;
+use crate::{InterfaceId, SocketId};
+
+/// What a socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SocketKind {
+    /// TCP with an address, neither listening nor connecting yet.
+    TcpBound,
+    /// Accepts connections.
+    TcpListener,
+    /// A connection in any state, from SYN-SENT to CLOSED.
+    TcpConnection,
+    /// UDP.
+    Udp,
+}
+
+/// An entry of the table.
+pub(crate) struct Socket<B: BufferFamily> {
+    pub(crate) kind: Kind<B>,
+    pub(crate) user_data: u64,
+    /// Where it waits for output.
+    pub(crate) place: OutputPlace,
+    pub(crate) output: Link,
+    /// In the list of sockets whose owner has to look.
+    pub(crate) changed: Link,
+    /// How its port is held; `None`: it holds none (any more).
+    pub(crate) manner: Option<Manner>,
+    pub(crate) ttl: u8,
+    pub(crate) tos: u8,
+    /// Closed by its owner.
+    pub(crate) orphan: bool,
+    /// No owner has heard of it: it goes without a word.
+    pub(crate) silent: bool,
+}
+
+/// Where a socket that wants output waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputPlace {
+    Nowhere,
+    /// Its way is still to be found.
+    Unrouted,
+    /// In the round of an interface.
+    Ready(InterfaceId),
+    /// Until a next hop answers: the neighbour entry with this index, which stays while anybody waits.
+    Neighbour(u32),
+}
+
+/// The kinds of sockets.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every socket is a connection; the other kinds are boxed"
+)]
+pub(crate) enum Kind<B: BufferFamily> {
+    Bound(Box<Bound>),
+    Listener(Box<Listener<B>>),
+    Tcp(TcpSocket<B>),
+    Udp(Box<UdpSocket<B>>),
+    /// Done with; the slot waits for its owner to be told.
+    Released,
+}
+
+pub(crate) struct Bound {
+    pub(crate) local: SocketAddr,
+    pub(crate) options: SocketOptions,
+}
+
+pub(crate) struct Listener<B: BufferFamily> {
+    pub(crate) local: SocketAddr,
+    pub(crate) backlog: usize,
+    pub(crate) owner: B::Owner,
+    pub(crate) options: SocketOptions,
+    pub(crate) queues: Queues,
+}
+
+/// A listener's connections.
+#[derive(Clone, Copy)]
+pub(crate) struct Queues {
+    /// Connections in SYN-RECEIVED, oldest first.
+    pub(crate) half_open: List,
+    pub(crate) half_open_len: usize,
+    /// Established ones that nobody has accepted, oldest first.
+    pub(crate) accept: List,
+    pub(crate) accept_len: usize,
+}
+
+/// How far a connection has come towards its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// In the listener's SYN queue.
+    HalfOpen,
+    /// In the listener's accept queue.
+    Queued,
+    /// With its owner, or an orphan.
+    Owned,
+}
+
+pub(crate) struct TcpSocket<B: BufferFamily> {
+    pub(crate) connection: tcp::Connection,
+    pub(crate) stream: B::Stream,
+    pub(crate) path: Option<CachedPath>,
+    pub(crate) timer: Option<TimerKey>,
+    /// When the timer fires; never later than the connection's deadline.
+    pub(crate) armed: Instant,
+    pub(crate) opened: Instant,
+    pub(crate) stage: Stage,
+    /// The listener, while the stage is not `Owned`.
+    pub(crate) parent: u32,
+    pub(crate) family: Link,
+    /// Still in the table of flows.
+    pub(crate) in_flows: bool,
+}
+
+pub(crate) struct UdpSocket<B: BufferFamily> {
+    /// As bound: the address may be unspecified.
+    pub(crate) bound: SocketAddr,
+    /// With the source address that connecting chose.
+    pub(crate) connected: Option<FourTuple>,
+    pub(crate) buffers: B::Datagrams,
+    pub(crate) path: Option<CachedPath>,
+    pub(crate) error: Option<SocketError>,
+    pub(crate) broadcast: bool,
+}
+
+impl<B: BufferFamily> Socket<B> {
+    pub(crate) fn new(
+        kind: Kind<B>,
+        manner: Option<Manner>,
+        options: &SocketOptions,
+        default_ttl: u8,
+    ) -> Self {
+        Self {
+            kind,
+            user_data: 0,
+            place: OutputPlace::Nowhere,
+            output: Link::new(),
+            changed: Link::new(),
+            manner,
+            ttl: options.ttl.unwrap_or(default_ttl),
+            tos: options.tos,
+            orphan: false,
+            silent: false,
+        }
+    }
+
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        match &self.kind {
+            Kind::Bound(bound) => Some(bound.local),
+            Kind::Listener(listener) => Some(listener.local),
+            Kind::Tcp(tcp) => Some(tcp.connection.local()),
+            Kind::Udp(udp) => Some(udp.connected.map_or(udp.bound, |tuple| tuple.local)),
+            Kind::Released => None,
+        }
+    }
+
+    pub(crate) fn remote(&self) -> Option<SocketAddr> {
+        match &self.kind {
+            Kind::Tcp(tcp) => Some(tcp.connection.remote()),
+            Kind::Udp(udp) => udp.connected.map(|tuple| tuple.remote),
+            Kind::Bound(_) | Kind::Listener(_) | Kind::Released => None,
+        }
+    }
+
+    /// The holding of its port. Of a connected UDP socket it is what it was bound to.
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        let local = match &self.kind {
+            Kind::Udp(udp) => Some(udp.bound),
+            Kind::Bound(_) | Kind::Listener(_) | Kind::Tcp(_) | Kind::Released => self.local(),
+        };
+        Some(Claim { local: local?, manner: self.manner? })
+    }
+
+    pub(crate) fn tcp(&self) -> Option<&TcpSocket<B>> {
+        match &self.kind {
+            Kind::Tcp(tcp) => Some(tcp),
+            Kind::Bound(_) | Kind::Listener(_) | Kind::Udp(_) | Kind::Released => None,
+        }
+    }
+
+    pub(crate) fn tcp_mut(&mut self) -> Option<&mut TcpSocket<B>> {
+        match &mut self.kind {
+            Kind::Tcp(tcp) => Some(tcp),
+            Kind::Bound(_) | Kind::Listener(_) | Kind::Udp(_) | Kind::Released => None,
+        }
+    }
+
+    pub(crate) fn udp_mut(&mut self) -> Option<&mut UdpSocket<B>> {
+        match &mut self.kind {
+            Kind::Udp(udp) => Some(udp),
+            Kind::Bound(_) | Kind::Listener(_) | Kind::Tcp(_) | Kind::Released => None,
+        }
+    }
+
+    pub(crate) fn listener_mut(&mut self) -> Option<&mut Listener<B>> {
+        match &mut self.kind {
+            Kind::Listener(listener) => Some(listener),
+            Kind::Bound(_) | Kind::Tcp(_) | Kind::Udp(_) | Kind::Released => None,
+        }
+    }
+}
+
+impl<B: BufferFamily> TcpSocket<B> {
+    pub(crate) fn new(now: Instant, connection: tcp::Connection, stream: B::Stream, stage: Stage) -> Self {
+        Self {
+            opened: now,
+            connection,
+            stream,
+            path: None,
+            timer: None,
+            armed: Instant::FAR_FUTURE,
+            stage,
+            parent: NIL,
+            family: Link::new(),
+            in_flows: true,
+        }
+    }
+
+    pub(crate) fn tuple(&self) -> FourTuple {
+        FourTuple { local: self.connection.local(), remote: self.connection.remote() }
+    }
+}
+
+/// The links of the lists of output.
+pub(crate) struct OutputLinks<'a, B: BufferFamily>(pub(crate) &'a mut Slab<Socket<B>>);
+/// The links of the list of changes.
+pub(crate) struct ChangedLinks<'a, B: BufferFamily>(pub(crate) &'a mut Slab<Socket<B>>);
+/// The links of the lists of a listener.
+pub(crate) struct FamilyLinks<'a, B: BufferFamily>(pub(crate) &'a mut Slab<Socket<B>>);
+
+const LISTED: &str = "sockets leave all lists before they leave the table";
+
+impl<B: BufferFamily> Links for OutputLinks<'_, B> {
+    fn link(&mut self, index: u32) -> &mut Link {
+        &mut self.0.get_index_mut(index).expect(LISTED).output
+    }
+}
+
+impl<B: BufferFamily> Links for ChangedLinks<'_, B> {
+    fn link(&mut self, index: u32) -> &mut Link {
+        &mut self.0.get_index_mut(index).expect(LISTED).changed
+    }
+}
+
+impl<B: BufferFamily> Links for FamilyLinks<'_, B> {
+    fn link(&mut self, index: u32) -> &mut Link {
+        let socket = self.0.get_index_mut(index).expect(LISTED);
+        &mut socket.tcp_mut().expect("only connections are in a listener's lists").family
+    }
+}
+
+/// Sockets by their local end alone: listeners, UDP.
+pub(crate) struct Endpoints {
+    map: HashMap<SocketAddr, Vec<u32>, KeyedState>,
+}
+
+impl Endpoints {
+    pub(crate) fn new(hash: KeyedState) -> Self {
+        Self { map: HashMap::with_hasher(hash) }
+    }
+
+    pub(crate) fn insert(&mut self, local: SocketAddr, index: u32) {
+        self.map.entry(local).or_default().push(index);
+    }
+
+    pub(crate) fn remove(&mut self, local: SocketAddr, index: u32) {
+        if let Some(group) = self.map.get_mut(&local) {
+            group.retain(|&other| other != index);
+            if group.is_empty() {
+                self.map.remove(&local);
+            }
+        }
+    }
+
+    /// The sockets at exactly `local`, else those at its port with the wildcard address.
+    pub(crate) fn find(&self, local: SocketAddr) -> &[u32] {
+        self.exact(local).or_else(|| self.exact(wildcard(local))).unwrap_or(&[])
+    }
+
+    /// The sockets at exactly `local`.
+    pub(crate) fn exact(&self, local: SocketAddr) -> Option<&[u32]> {
+        self.map.get(&local).map(Vec::as_slice)
+    }
+}
+
+/// The wildcard address at the same port.
+pub(crate) fn wildcard(local: SocketAddr) -> SocketAddr {
+    let any = if local.is_ipv4() {
+        core::net::IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED)
+    } else {
+        core::net::IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED)
+    };
+    SocketAddr::new(any, local.port())
+}
+
+impl From<Key> for SocketId {
+    fn from(key: Key) -> Self {
+        Self { index: key.index, generation: key.generation }
+    }
+}
+
+impl From<SocketId> for Key {
+    fn from(id: SocketId) -> Self {
+        Self { index: id.index, generation: id.generation }
+    }
+}

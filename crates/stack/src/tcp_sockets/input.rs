@@ -1,0 +1,110 @@
+//! Segments in: checksum, flow, connection or listener or TIME-WAIT record, and a reset for what belongs to none.
+
+use base::Instant;
+use core::net::SocketAddr;
+use wire::checksum;
+use wire::frame::ChecksumIn;
+use wire::tcp::{Flags, Header};
+
+use super::Glance;
+use crate::buffers::BufferFamily;
+use crate::flow::{FourTuple, Target};
+use crate::ingress::Packet;
+use crate::socket::Stage;
+use crate::stack::Stack;
+
+impl<B: BufferFamily> Stack<B> {
+    /// Takes a TCP segment in.
+    pub(crate) fn handle_tcp(&mut self, now: Instant, packet: &Packet<'_>) {
+        self.stats.tcp_in += 1;
+        // RFC 1122 §4.2.3.10: no connection is to or from a group.
+        if packet.to_group {
+            self.stats.drop_tcp_broadcast += 1;
+            return;
+        }
+        let good = packet.checksum != ChecksumIn::Unknown
+            || checksum::verify_tcp(packet.source(), packet.destination(), packet.payload);
+        if !good {
+            self.stats.drop_tcp_checksum += 1;
+            return;
+        }
+        let Ok((header, payload)) = Header::parse(packet.payload) else {
+            self.stats.drop_tcp_malformed += 1;
+            return;
+        };
+        let tuple = FourTuple {
+            local: SocketAddr::new(packet.destination(), header.dst_port),
+            remote: SocketAddr::new(packet.source(), header.src_port),
+        };
+        let pieces = match packet.segment_size {
+            0 => 1,
+            size => payload.len().div_ceil(usize::from(size)).clamp(1, usize::from(u16::MAX)),
+        };
+        let segment = tcp::SegmentIn {
+            header,
+            payload,
+            arrival: now,
+            segment_count: pieces as u16,
+            ecn: tcp::Ecn::from_bits(packet.tos()),
+        };
+        match self.find_tcp(&tuple) {
+            Some(Target::Socket(index)) => self.give_segment(now, index, &tuple, &segment),
+            Some(Target::TimeWait(index)) => self.give_time_wait(now, index, &tuple, &segment),
+            None => self.handle_unclaimed(now, &tuple, &segment, None),
+        }
+    }
+
+    fn give_segment(&mut self, now: Instant, index: u32, tuple: &FourTuple, segment: &tcp::SegmentIn<'_>) {
+        let Some(tcp) = self.sockets.get_index_mut(index).and_then(|socket| socket.tcp_mut()) else { return };
+        let flags = segment.header.flags;
+        if tcp.stage == Stage::HalfOpen && flags & (Flags::ACK | Flags::RST | Flags::SYN) == Flags::ACK {
+            let parent = tcp.parent;
+            if self.accept_is_full(parent) {
+                self.stats.drop_accept_overflow += 1;
+                return;
+            }
+        }
+        let Some(tcp) = self.sockets.get_index_mut(index).and_then(|socket| socket.tcp_mut()) else { return };
+        let before = Glance::at(&tcp.connection);
+        let verdict = tcp.connection.handle_segment(now, segment, &mut tcp.stream);
+        self.stats.verdicts.add(verdict);
+        self.settle(now, index, before);
+        if verdict.wants_reset() {
+            self.send_reset(now, tuple, segment);
+        }
+    }
+
+    /// A segment for which there is no connection: a listener's, or nobody's.
+    pub(crate) fn handle_unclaimed(
+        &mut self,
+        now: Instant,
+        tuple: &FourTuple,
+        segment: &tcp::SegmentIn<'_>,
+        at_least: Option<base::SeqNumber>,
+    ) {
+        let Some(listener) = self.find_listener(tuple) else {
+            self.stats.tcp_no_socket += 1;
+            self.send_reset(now, tuple, segment);
+            return;
+        };
+        match tcp::listen::classify(segment) {
+            tcp::ListenVerdict::Open => self.open_half(now, listener, *tuple, segment, at_least),
+            tcp::ListenVerdict::Reset => {
+                self.stats.drop_listen_segment += 1;
+                self.send_reset(now, tuple, segment);
+            }
+            tcp::ListenVerdict::Ignore => self.stats.drop_listen_segment += 1,
+        }
+    }
+
+    /// RFC 9293 §3.10.7.1: the answer to a segment without a connection, at a limited rate.
+    fn send_reset(&mut self, now: Instant, tuple: &FourTuple, segment: &tcp::SegmentIn<'_>) {
+        let Some(reset) = tcp::reset_for(segment) else { return };
+        if !self.reset_limit.take(now) {
+            self.stats.resets_rate_limited += 1;
+            return;
+        }
+        self.stats.resets_out += 1;
+        self.send_bare_segment(now, tuple, &reset);
+    }
+}

@@ -1,0 +1,114 @@
+//! TIME-WAIT records: what is left of connections that were closed in order, a hundred bytes or so each.
+
+use base::{Instant, SeqNumber};
+
+use crate::buffers::BufferFamily;
+use crate::flow::{FourTuple, Target};
+use crate::ports::{Claim, Manner};
+use crate::stack::{Stack, Timer};
+use crate::wheel::TimerKey;
+
+/// A record.
+pub(crate) struct TimeWaitRecord {
+    pub(crate) tuple: FourTuple,
+    record: tcp::TimeWait,
+    manner: Manner,
+    timer: Option<TimerKey>,
+}
+
+impl<B: BufferFamily> Stack<B> {
+    /// A closed connection in TIME-WAIT becomes a record; its socket is released.
+    pub(crate) fn enter_time_wait(&mut self, now: Instant, index: u32) {
+        let Some(socket) = self.sockets.get_index_mut(index) else { return };
+        let manner = socket.manner;
+        let Some(tcp) = socket.tcp_mut() else { return };
+        let Some(record) = tcp.connection.time_wait() else {
+            self.sync_timer(index);
+            return;
+        };
+        let tuple = tcp.tuple();
+        self.leave_tables(index);
+        self.release(index);
+        if record.deadline() <= now {
+            return;
+        }
+        if self.time_waits.len() >= self.config.max_time_wait {
+            self.stats.time_wait_overflow += 1;
+            return;
+        }
+        self.stats.time_waits += 1;
+        // Linux: what is bound beside a TIME-WAIT record has to reuse the address.
+        let manner = Manner { explicit: false, listening: false, ..manner.unwrap_or_default() };
+        self.tcp_ports.hold(&Claim { local: tuple.local, manner });
+        let deadline = record.deadline();
+        let key = self.time_waits.insert(TimeWaitRecord { tuple, record, manner, timer: None });
+        self.tcp_flows.insert(&tuple, Target::TimeWait(key.index));
+        let timer = self.wheel.arm(deadline, Timer::TimeWait(key.index));
+        if let Some(record) = self.time_waits.get_index_mut(key.index) {
+            record.timer = Some(timer);
+        }
+    }
+
+    /// A segment for a record.
+    pub(crate) fn give_time_wait(
+        &mut self,
+        now: Instant,
+        index: u32,
+        tuple: &FourTuple,
+        segment: &tcp::SegmentIn<'_>,
+    ) {
+        self.stats.time_wait_in += 1;
+        let Some(record) = self.time_waits.get_index_mut(index) else { return };
+        match record.record.handle_segment(now, segment) {
+            tcp::TimeWaitVerdict::Drop => {}
+            // A deadline that moved on is seen when the timer fires.
+            tcp::TimeWaitVerdict::Answer(answer) => self.send_bare_segment(now, tuple, &answer),
+            tcp::TimeWaitVerdict::Reopen(at_least) => {
+                if self.find_listener(tuple).is_some() {
+                    self.forget_time_wait(index);
+                }
+                self.handle_unclaimed(now, tuple, segment, Some(at_least));
+            }
+        }
+    }
+
+    /// A record's timer fired.
+    pub(crate) fn on_time_wait_timer(&mut self, now: Instant, index: u32) {
+        let Some(record) = self.time_waits.get_index_mut(index) else { return };
+        record.timer = None;
+        let deadline = record.record.deadline();
+        if deadline > now {
+            record.timer = Some(self.wheel.arm(deadline, Timer::TimeWait(index)));
+        } else {
+            self.forget_time_wait(index);
+        }
+    }
+
+    /// Whether a connection of ours may have these ends: nobody has them, or a record that may be succeeded.
+    pub(crate) fn is_available(&mut self, now: Instant, tuple: &FourTuple) -> bool {
+        match self.find_tcp(tuple) {
+            None => true,
+            Some(Target::Socket(_)) => false,
+            Some(Target::TimeWait(index)) => {
+                self.time_waits.get_index(index).is_some_and(|record| record.record.reusable(now).is_some())
+            }
+        }
+    }
+
+    /// Takes the place of a record that has these ends, if there is one; returns the least initial sequence number.
+    pub(crate) fn succeed_time_wait(&mut self, now: Instant, tuple: &FourTuple) -> Option<SeqNumber> {
+        let Some(Target::TimeWait(index)) = self.find_tcp(tuple) else { return None };
+        let at_least = self.time_waits.get_index(index).and_then(|record| record.record.reusable(now));
+        self.forget_time_wait(index);
+        at_least
+    }
+
+    fn forget_time_wait(&mut self, index: u32) {
+        let Some(record) = self.time_waits.remove(index) else { return };
+        if let Some(timer) = record.timer {
+            self.wheel.cancel(timer);
+        }
+        self.tcp_flows.remove(&record.tuple, Target::TimeWait(index));
+        self.tcp_ports.release(&Claim { local: record.tuple.local, manner: record.manner });
+    }
+}

@@ -1,0 +1,127 @@
+//! What is decided before a connection starts.
+
+use base::Duration;
+
+/// Which congestion control a connection uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CongestionAlgorithm {
+    /// Slow start and congestion avoidance by RFC 5681, with RFC 6582's recovery.
+    NewReno = 0,
+    /// CUBIC (RFC 9438) with HyStart++ (RFC 9406).
+    #[default]
+    Cubic = 1,
+    /// BBRv3 (draft-ietf-ccwg-bbr).
+    Bbr = 2,
+}
+
+impl CongestionAlgorithm {
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::NewReno),
+            1 => Some(Self::Cubic),
+            2 => Some(Self::Bbr),
+            _ => None,
+        }
+    }
+}
+
+/// The parameters of a connection. The defaults are those of a Linux host where the RFCs leave a choice.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The largest payload a segment may carry towards the peer: the path's MTU less 40 (IPv4) or 60 (IPv6), before
+    /// TCP options are taken off.
+    pub mss: u16,
+    /// The MSS announced to the peer: the interface's MTU less 40 or 60 (RFC 9293 §3.7.1).
+    pub announced_mss: u16,
+    /// The receive window at the start, in bytes.
+    pub initial_window: u32,
+    /// The largest receive window that autotuning may reach; decides the window scale.
+    pub window_limit: u32,
+    /// Offer and accept timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Offer and accept window scaling (RFC 7323).
+    pub window_scaling: bool,
+    /// Offer and accept selective acknowledgements (RFC 2018).
+    pub selective_acks: bool,
+    /// Offer and accept explicit congestion notification (RFC 3168).
+    pub ecn: bool,
+    /// The congestion control.
+    pub congestion: CongestionAlgorithm,
+    /// Spread a window over the round trip.
+    pub pacing: bool,
+    /// The initial congestion window in segments (RFC 6928).
+    pub initial_congestion_window: u8,
+    /// The lower bound of the retransmission timeout's variance term, as in Linux.
+    pub rto_min: Duration,
+    /// The upper bound of the retransmission timeout (RFC 6298 §2.5).
+    pub rto_max: Duration,
+    /// The retransmission timeout before a round trip was measured (RFC 6298 §2.1).
+    pub rto_initial: Duration,
+    /// The longest that an acknowledgement is held back (RFC 1122 §4.2.3.2: below 500 ms).
+    pub delayed_ack: Duration,
+    /// How often a SYN or SYN-ACK is retransmitted.
+    pub syn_retries: u8,
+    /// How often data is retransmitted before the connection times out (R2, RFC 9293 §3.8.3).
+    pub retries: u8,
+    /// How long FIN-WAIT-2 lasts after the owner has let go.
+    pub fin_wait_2: Duration,
+    /// How long TIME-WAIT lasts: 2 MSL (Linux: 60 s).
+    pub time_wait: Duration,
+    /// The granularity of the caller's clock: no timer can be finer.
+    pub clock_granularity: Duration,
+    /// Send small segments at once (`TCP_NODELAY`).
+    pub nodelay: bool,
+    /// Keepalive, if wanted.
+    pub keepalive: Option<Keepalive>,
+    /// Give up after data was unacknowledged for this long (`TCP_USER_TIMEOUT`, RFC 5482).
+    pub user_timeout: Option<Duration>,
+}
+
+/// Keepalive probes on an idle connection (RFC 9293 §3.8.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Idle time before the first probe (`TCP_KEEPIDLE`), kept in whole seconds.
+    pub idle: Duration,
+    /// Time between probes (`TCP_KEEPINTVL`), kept in whole seconds.
+    pub interval: Duration,
+    /// Unanswered probes after which the connection is dropped (`TCP_KEEPCNT`).
+    pub count: u8,
+}
+
+impl Default for Keepalive {
+    /// Two hours, 75 seconds, nine probes.
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), count: 9 }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mss: 1460,
+            announced_mss: 1460,
+            initial_window: 65_535,
+            window_limit: 6 << 20,
+            timestamps: true,
+            window_scaling: true,
+            selective_acks: true,
+            ecn: false,
+            congestion: CongestionAlgorithm::default(),
+            pacing: true,
+            initial_congestion_window: 10,
+            rto_min: Duration::from_millis(200),
+            rto_max: Duration::from_secs(120),
+            rto_initial: Duration::from_secs(1),
+            delayed_ack: Duration::from_millis(40),
+            syn_retries: 6,
+            retries: 15,
+            fin_wait_2: Duration::from_secs(60),
+            time_wait: Duration::from_secs(60),
+            clock_granularity: Duration::from_micros(1),
+            nodelay: false,
+            keepalive: None,
+            user_timeout: None,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Opening: from LISTEN or a SYN of ours to ESTABLISHED (RFC 9293 §3.5).
+
+pub mod closed;
+pub mod isn;
+pub mod listen;
+pub(crate) mod negotiate;
+mod syn_received;
+mod syn_sent;

@@ -1,0 +1,52 @@
+//! SYN-SENT (RFC 9293 §3.10.7.3).
+
+use base::Instant;
+use wire::tcp::Flags;
+
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::segment::{SegmentIn, position_of};
+use crate::state::Event;
+use crate::verdict::Verdict;
+
+impl Connection {
+    /// Takes a segment in SYN-SENT.
+    pub(crate) fn on_segment_in_syn_sent(&mut self, now: Instant, segment: &SegmentIn<'_>) -> Verdict {
+        let flags = segment.header.flags;
+        // First: the ACK bit.
+        let acknowledges = flags.contains(Flags::ACK);
+        if acknowledges {
+            let ack = position_of(segment.header.ack, self.send.iss, self.send.una);
+            if ack <= 0 || ack > self.send.nxt as i64 {
+                return if flags.contains(Flags::RST) {
+                    Verdict::HandshakeIgnored
+                } else {
+                    Verdict::HandshakeReset
+                };
+            }
+        }
+        // Second: the RST bit. Only a reset that acknowledges our SYN is believed (RFC 5961 §3).
+        if flags.contains(Flags::RST) {
+            if !acknowledges {
+                return Verdict::HandshakeIgnored;
+            }
+            self.error = Some(Error::Refused);
+            self.on_event(Event::ResetReceived);
+            return Verdict::ResetAccepted;
+        }
+        // Fourth: the SYN bit. (Third, security, does not apply.)
+        if !flags.contains(Flags::SYN) || flags.contains(Flags::FIN) {
+            return Verdict::HandshakeIgnored;
+        }
+        self.on_peer_syn(now, segment);
+        if acknowledges {
+            self.on_syn_acknowledged(now, segment);
+            self.on_event(Event::SynAckReceived);
+            self.on_established(now);
+        } else {
+            self.on_event(Event::SynReceived);
+        }
+        // Text on a SYN is not taken; the peer sends it again (it is not acknowledged).
+        Verdict::Accepted
+    }
+}

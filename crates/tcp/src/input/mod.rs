@@ -1,0 +1,111 @@
+//! Input: the numbered order of RFC 9293 §3.10.7.4, one call a step.
+//!
+//! Each step either goes on or breaks off with a [`Verdict`]. In front of them stands header prediction ([`predict`]),
+//! which does the same work for the two segments that a bulk transfer is made of.
+
+pub(crate) mod acceptable;
+mod ack;
+mod fin;
+mod predict;
+mod reset;
+mod text;
+
+use core::ops::ControlFlow;
+
+use base::Instant;
+use wire::tcp::Flags;
+
+use crate::connection::Connection;
+use crate::segment::{ReceiveBuffer, SegmentIn};
+use crate::state::State;
+use crate::timer::Stamp;
+use crate::verdict::Verdict;
+
+impl Connection {
+    /// Takes a received segment. Payload that fits is placed into `receive`. The verdict says what became of the segment;
+    /// if it [wants a reset](Verdict::wants_reset), the caller answers with [`crate::reset_for`].
+    pub fn handle_segment(
+        &mut self,
+        now: Instant,
+        segment: &SegmentIn<'_>,
+        receive: &mut impl ReceiveBuffer,
+    ) -> Verdict {
+        self.stats.segments_in += u64::from(segment.segment_count.max(1));
+        match self.state {
+            State::Closed => Verdict::Closed,
+            State::SynSent => self.on_segment_in_syn_sent(now, segment),
+            State::Established => match self.predict(now, segment, receive) {
+                Some(verdict) => verdict,
+                None => self.on_segment(now, segment, receive),
+            },
+            State::SynReceived
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck
+            | State::TimeWait => self.on_segment(now, segment, receive),
+        }
+    }
+
+    fn on_segment(
+        &mut self,
+        now: Instant,
+        segment: &SegmentIn<'_>,
+        receive: &mut impl ReceiveBuffer,
+    ) -> Verdict {
+        match self.on_segment_in_steps(now, segment, receive) {
+            ControlFlow::Continue(verdict) | ControlFlow::Break(verdict) => verdict,
+        }
+    }
+
+    fn on_segment_in_steps(
+        &mut self,
+        now: Instant,
+        segment: &SegmentIn<'_>,
+        receive: &mut impl ReceiveBuffer,
+    ) -> ControlFlow<Verdict, Verdict> {
+        if self.state == State::SynReceived {
+            self.on_segment_in_syn_received(now, segment)?;
+        }
+        let text = self.step_1_sequence_number(now, segment)?;
+        self.step_2_reset(now, segment)?;
+        // Step 3, security and precedence, does not apply (RFC 9293 §3.10.7.4, appendix A.1).
+        self.step_4_syn(now, segment)?;
+        self.note_heard(now);
+        self.step_5_ack(now, segment)?;
+        self.step_6_urgent(segment);
+        self.on_ecn_of_data(segment);
+        let verdict = self.step_7_text(now, segment, &text, receive)?;
+        self.step_8_fin(now);
+        ControlFlow::Continue(verdict)
+    }
+
+    /// Step 4: a SYN on a synchronised connection is answered with a challenge acknowledgement, wherever it lies
+    /// (RFC 5961 §4). In SYN-RECEIVED after a passive open it ends the attempt.
+    fn step_4_syn(&mut self, now: Instant, segment: &SegmentIn<'_>) -> ControlFlow<Verdict> {
+        if !segment.header.flags.contains(Flags::SYN) {
+            return ControlFlow::Continue(());
+        }
+        self.challenge(now);
+        ControlFlow::Break(Verdict::SynChallenged)
+    }
+
+    /// Step 6: the urgent pointer is not interpreted; urgent data stays in line (RFC 6093 §6).
+    fn step_6_urgent(&mut self, _segment: &SegmentIn<'_>) {}
+
+    /// The peer lives: keepalive starts anew.
+    #[inline]
+    pub(crate) fn note_heard(&mut self, now: Instant) {
+        self.heard_at = Stamp::at(now);
+        self.pending.keepalives = 0;
+    }
+
+    /// Sends an acknowledgement that a peer or an attacker provoked, within the limit (RFC 5961 §7).
+    pub(crate) fn challenge(&mut self, now: Instant) {
+        if self.challenges.permit(now) {
+            self.stats.rare().challenges += 1;
+            self.pending.ack = true;
+        }
+    }
+}

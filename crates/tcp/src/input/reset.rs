@@ -1,0 +1,47 @@
+//! Step 2: the reset bit (RFC 9293 §3.10.7.4, RFC 5961 §3).
+
+use core::ops::ControlFlow;
+
+use base::Instant;
+use wire::tcp::Flags;
+
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::segment::SegmentIn;
+use crate::state::{Event, State};
+use crate::verdict::Verdict;
+
+impl Connection {
+    /// A reset counts only at exactly RCV.NXT; elsewhere in the window the peer is asked to confirm it.
+    pub(crate) fn step_2_reset(&mut self, now: Instant, segment: &SegmentIn<'_>) -> ControlFlow<Verdict> {
+        if !segment.header.flags.contains(Flags::RST) {
+            return ControlFlow::Continue(());
+        }
+        if segment.header.seq != self.recv.seq(self.recv.nxt) {
+            self.challenge(now);
+            return ControlFlow::Break(Verdict::ResetChallenged);
+        }
+        ControlFlow::Break(match self.state {
+            State::SynReceived if self.passive => {
+                self.on_event(Event::ResetReceived);
+                Verdict::ReturnedToListen
+            }
+            State::SynReceived => {
+                self.error = Some(Error::Refused);
+                self.on_event(Event::ResetReceived);
+                Verdict::ResetAccepted
+            }
+            State::Established | State::FinWait1 | State::FinWait2 | State::CloseWait => {
+                self.error = Some(Error::Reset);
+                self.on_event(Event::ResetReceived);
+                Verdict::ResetAccepted
+            }
+            State::Closing | State::LastAck => {
+                self.on_event(Event::ResetReceived);
+                Verdict::ResetAccepted
+            }
+            // RFC 1337: not in TIME-WAIT.
+            State::TimeWait | State::Closed | State::SynSent => Verdict::ResetIgnored,
+        })
+    }
+}

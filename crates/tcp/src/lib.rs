@@ -1,0 +1,54 @@
+//! One TCP connection as a sans-IO state machine: segments and `now` in; segments, progress and a deadline out.
+//!
+//! Holds no clock, no randomness, no buffer and no pointer to its owner. The bytes of the streams are reached through
+//! [`SendBuffer`] and [`ReceiveBuffer`] by their offsets in the stream.
+//!
+//! Reading order:
+//! 1. [`segment`]: what goes in and out, and positions that do not wrap.
+//! 2. [`state`]: the states and every transition.
+//! 3. [`connection`]: the connection itself; [`config`] and `getters` beside it.
+//! 4. `handshake/`: LISTEN, SYN-SENT, SYN-RECEIVED, negotiation, initial sequence numbers.
+//! 5. `input/`: the numbered order of RFC 9293 §3.10.7; `recv/`: reassembly, the window, its growth.
+//! 6. `output/`: what to send next; `send/`: the send variables and the scoreboard.
+//! 7. `recovery/`: round trips, timeouts, RACK, probes, proportional rate reduction, undo; `congestion/`.
+//! 8. [`time_wait`], [`snapshot`].
+#![forbid(unsafe_code)]
+
+mod challenge_ack;
+pub mod config;
+mod congestion;
+pub mod connection;
+mod deadline;
+mod ecn;
+pub mod error;
+mod getters;
+pub mod handshake;
+mod input;
+mod output;
+mod pacing;
+mod recovery;
+mod recv;
+pub mod segment;
+mod send;
+mod settings;
+pub mod snapshot;
+pub mod state;
+pub mod stats;
+pub mod time_wait;
+mod timer;
+pub mod verdict;
+
+pub use config::{Config, CongestionAlgorithm, Keepalive};
+pub use connection::Connection;
+pub use error::{Error, IcmpError};
+pub use getters::Info;
+pub use handshake::closed::reset_for;
+pub use handshake::isn::IsnGenerator;
+pub use handshake::listen::{self, ListenVerdict};
+pub use recovery::Phase;
+pub use segment::{Ecn, NoMemory, OutputLimit, ReceiveBuffer, SegmentIn, SegmentOut, SendBuffer};
+pub use snapshot::{RestoreError, Snapshot};
+pub use state::State;
+pub use stats::Stats;
+pub use time_wait::{TimeWait, TimeWaitVerdict};
+pub use verdict::{Verdict, VerdictCounters};

@@ -1,0 +1,159 @@
+//! Ranges received out of order.
+//!
+//! The bytes themselves were placed straight at their offsets in the receive buffer; only the ranges are kept here,
+//! sorted and disjoint, at most [`MAX_RANGES`] of them. The order of arrival of the latest ones is kept for the SACK
+//! option, whose first block names the newest (RFC 2018 §4).
+
+use crate::segment::Position;
+
+/// The most separate ranges kept; what would make one more is treated as not received.
+pub(crate) const MAX_RANGES: usize = 128;
+/// How many of the most recently changed ranges are remembered for the SACK option.
+const RECENT: usize = 4;
+
+/// `[start, end)` in receive positions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) start: Position,
+    pub(crate) end: Position,
+}
+
+/// What inserting did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Insert {
+    /// New bytes are covered now.
+    New,
+    /// All of it was covered before.
+    Covered,
+    /// There was no room for another range; nothing changed.
+    Full,
+}
+
+/// The ranges beyond RCV.NXT.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reassembly {
+    ranges: Vec<Range>,
+    /// A position inside each of the latest ranges, newest first; `0`: none.
+    recent: [Position; RECENT],
+}
+
+impl Reassembly {
+    /// Whether a range could be inserted.
+    pub(crate) fn has_room_for(&self, range: Range) -> bool {
+        self.ranges.len() < MAX_RANGES || self.touches(range)
+    }
+
+    fn touches(&self, range: Range) -> bool {
+        let index = self.ranges.partition_point(|r| r.end < range.start);
+        self.ranges.get(index).is_some_and(|r| r.start <= range.end)
+    }
+
+    /// Adds a range, joined with all that it touches.
+    pub(crate) fn insert(&mut self, range: Range) -> Insert {
+        let first = self.ranges.partition_point(|r| r.end < range.start);
+        let last = self.ranges.partition_point(|r| r.start <= range.end);
+        if first == last {
+            if self.ranges.len() >= MAX_RANGES {
+                return Insert::Full;
+            }
+            self.ranges.insert(first, range);
+            self.note_recent(range.start);
+            return Insert::New;
+        }
+        let joined = Range {
+            start: range.start.min(self.ranges[first].start),
+            end: range.end.max(self.ranges[last - 1].end),
+        };
+        let covered = last - first == 1 && joined == self.ranges[first];
+        self.ranges[first] = joined;
+        self.ranges.drain(first + 1..last);
+        self.note_recent(range.start);
+        if covered { Insert::Covered } else { Insert::New }
+    }
+
+    fn note_recent(&mut self, position: Position) {
+        let range = self.range_at(position);
+        let known = self
+            .recent
+            .iter()
+            .position(|&p| range.is_some_and(|r| p >= r.start && p < r.end))
+            .unwrap_or(RECENT - 1);
+        self.recent.copy_within(..known, 1);
+        self.recent[0] = position;
+    }
+
+    /// The range that covers `position`.
+    pub(crate) fn range_at(&self, position: Position) -> Option<Range> {
+        let index = self.ranges.partition_point(|r| r.end <= position);
+        self.ranges.get(index).copied().filter(|r| r.start <= position)
+    }
+
+    /// RCV.NXT has come to `nxt`: takes off what it reaches and returns how far it now goes.
+    pub(crate) fn advance(&mut self, nxt: Position) -> Position {
+        let reached = self.ranges.partition_point(|r| r.start <= nxt);
+        let end = self.ranges[..reached].last().map_or(nxt, |last| last.end.max(nxt));
+        self.ranges.drain(..reached);
+        end
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The ranges to report, the most recently changed first.
+    pub(crate) fn recent_ranges(&self) -> impl Iterator<Item = Range> + '_ {
+        let listed = |upto: usize, range: Range| {
+            self.recent[..upto].iter().any(|&p| p != 0 && self.range_at(p) == Some(range))
+        };
+        self.recent
+            .iter()
+            .enumerate()
+            .filter(|&(_, &p)| p != 0)
+            .filter_map(move |(i, &p)| self.range_at(p).filter(|&range| !listed(i, range)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, end: u64) -> Range {
+        Range { start, end }
+    }
+
+    #[test]
+    fn ranges_join_and_advance() {
+        let mut kept = Reassembly::default();
+        assert_eq!(kept.insert(range(20, 30)), Insert::New);
+        assert_eq!(kept.insert(range(40, 50)), Insert::New);
+        assert_eq!(kept.insert(range(42, 48)), Insert::Covered);
+        assert_eq!(kept.insert(range(30, 40)), Insert::New);
+        assert_eq!(kept.ranges, [range(20, 50)]);
+        assert_eq!(kept.advance(10), 10);
+        assert_eq!(kept.advance(25), 50);
+        assert!(kept.is_empty());
+    }
+
+    #[test]
+    fn the_newest_range_is_reported_first() {
+        let mut kept = Reassembly::default();
+        for start in [100, 200, 300, 400, 500] {
+            kept.insert(range(start, start + 10));
+        }
+        kept.insert(range(210, 220));
+        let starts: Vec<_> = kept.recent_ranges().map(|r| r.start).collect();
+        assert_eq!(starts[..2], [200, 500]);
+        assert!(starts.len() <= 4);
+    }
+
+    #[test]
+    fn one_range_too_many_is_refused() {
+        let mut kept = Reassembly::default();
+        for i in 0..MAX_RANGES as u64 {
+            assert_eq!(kept.insert(range(10 * i + 10, 10 * i + 11)), Insert::New);
+        }
+        assert!(!kept.has_room_for(range(5, 6)));
+        assert_eq!(kept.insert(range(5, 6)), Insert::Full);
+        assert_eq!(kept.insert(range(11, 12)), Insert::New, "a range that joins another needs no room");
+    }
+}

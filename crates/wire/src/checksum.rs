@@ -1,0 +1,211 @@
+//! The Internet checksum (RFC 1071): the one's complement of the one's complement sum of 16-bit words.
+//!
+//! Sums are kept in the machine's own byte order over wide lanes, and turned only at the end (RFC 1071 §2 (B), (C)).
+//! A [`Sum`] knows whether it ended in the middle of a word, so that pieces of any length can be joined.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use crate::frame::Medium;
+use crate::ip::Protocol;
+use crate::{ipv4, ipv6, tcp, udp};
+
+/// An unfinished checksum.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sum {
+    /// One's complement sum in the machine's byte order, not yet folded to 16 bits; always below 2³³.
+    lanes: u64,
+    /// Whether an odd number of bytes was added, so that the next byte is the low half of a word.
+    odd: bool,
+}
+
+impl Sum {
+    /// The sum of nothing.
+    pub const ZERO: Self = Self { lanes: 0, odd: false };
+
+    /// The sum of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self::ZERO.add(bytes)
+    }
+
+    /// The sum of the pseudo-header that TCP and UDP checksums cover (RFC 9293 §3.1, RFC 768, RFC 8200 §8.1). `length`
+    /// counts the transport header and its payload. Both addresses are of one family.
+    pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: Protocol, length: u32) -> Self {
+        let addresses = match (source, destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                return Self::pseudo_header_v4(source, destination, protocol, length);
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                Self::of(&source.octets()).add(&destination.octets())
+            }
+            (IpAddr::V4(source), IpAddr::V6(destination)) => {
+                Self::of(&source.octets()).add(&destination.octets())
+            }
+            (IpAddr::V6(source), IpAddr::V4(destination)) => {
+                Self::of(&source.octets()).add(&destination.octets())
+            }
+        };
+        addresses.add_u32(length).add_u16(u16::from(protocol.0))
+    }
+
+    /// [`pseudo_header`](Self::pseudo_header) for IPv4.
+    pub fn pseudo_header_v4(
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+        protocol: Protocol,
+        length: u32,
+    ) -> Self {
+        Self::ZERO
+            .add_u32(source.to_bits())
+            .add_u32(destination.to_bits())
+            .add_u32(length)
+            .add_u16(u16::from(protocol.0))
+    }
+
+    /// Adds `bytes`, which follow what was added before.
+    #[must_use]
+    #[expect(clippy::should_implement_trait, reason = "what is added is bytes, and their place counts")]
+    pub fn add(self, bytes: &[u8]) -> Self {
+        self.append(wide_sum(bytes), bytes.len())
+    }
+
+    /// Adds one 16-bit word, in the machine's own value.
+    #[must_use]
+    pub const fn add_u16(self, word: u16) -> Self {
+        self.append(word.to_be() as u64, 2)
+    }
+
+    /// Adds two 16-bit words.
+    #[must_use]
+    pub const fn add_u32(self, words: u32) -> Self {
+        self.append(words.to_be() as u64, 4)
+    }
+
+    /// Copies `source` to the start of `destination` and adds it, in one pass over memory.
+    ///
+    /// # Panics
+    /// If `destination` is shorter than `source`.
+    #[must_use]
+    pub fn copy_and_add(self, destination: &mut [u8], source: &[u8]) -> Self {
+        let (words, rest) = source.as_chunks::<8>();
+        let (words_to, rest_to) = destination[..source.len()].split_at_mut(words.len() * 8);
+        let mut lanes = 0;
+        for (to, word) in words_to.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *to = *word;
+            lanes += halves(u64::from_ne_bytes(*word));
+        }
+        rest_to.copy_from_slice(rest);
+        self.append(lanes + sum_of_rest(rest), source.len())
+    }
+
+    /// Adds the sum of bytes that follow what was added before, summed on their own.
+    #[must_use]
+    pub const fn join(self, next: Self) -> Self {
+        self.append(next.lanes, next.odd as usize)
+    }
+
+    /// The sum folded to 16 bits, not complemented: what stands in the checksum field of a partial checksum.
+    pub const fn fold(self) -> u16 {
+        let mut sum = self.lanes;
+        sum = (sum & 0xffff_ffff) + (sum >> 32);
+        sum = (sum & 0xffff) + (sum >> 16);
+        sum = (sum & 0xffff) + (sum >> 16);
+        sum = (sum & 0xffff) + (sum >> 16);
+        (sum as u16).to_be()
+    }
+
+    /// The checksum: what goes into the field, or zero when the field was part of what was added and was right.
+    pub const fn finish(self) -> u16 {
+        !self.fold()
+    }
+
+    /// Adds lanes that were summed over `len` bytes. Swapping the bytes of every word, which an odd position asks
+    /// for, is a rotation by eight bits (RFC 1071 §2 (B)): 2¹⁶ - 1 divides 2⁶⁴ - 1.
+    const fn append(self, lanes: u64, len: usize) -> Self {
+        let lanes = if self.odd { lanes.rotate_left(8) } else { lanes };
+        let (sum, carry) = self.lanes.overflowing_add(lanes);
+        // Below 2³³ after this, so the carry cannot overflow it.
+        let folded = (sum & 0xffff_ffff) + (sum >> 32) + carry as u64;
+        Self { lanes: folded, odd: self.odd ^ (len & 1 != 0) }
+    }
+}
+
+/// Whether the checksum in a TCP segment is right.
+pub fn verify_tcp(source: IpAddr, destination: IpAddr, segment: &[u8]) -> bool {
+    Sum::pseudo_header(source, destination, Protocol::TCP, segment.len() as u32).add(segment).finish() == 0
+}
+
+/// The checksum after one 16-bit word that it covers changed from `old` to `new` (RFC 1624 §3, equation 3).
+#[must_use]
+pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
+    !Sum::ZERO.add_u16(!checksum).add_u16(!old).add_u16(new).fold()
+}
+
+/// Where a frame's transport checksum is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The transport protocol, TCP or UDP.
+    pub protocol: Protocol,
+    /// Where the transport header starts in the frame, and with it what the checksum covers.
+    pub start: usize,
+    /// Where the checksum field stands in the transport header.
+    pub offset: usize,
+}
+
+/// Finds the transport checksum of a frame: `None` if it has none, since it carries something else than TCP or UDP or is
+/// a later fragment. The frame may be cut short after its IP header.
+pub fn locate(frame: &[u8], medium: Medium) -> Option<Place> {
+    let link = medium.header_len();
+    let ip = frame.get(link..)?;
+    let (protocol, header_len) = match ip.first()? >> 4 {
+        4 => {
+            let fixed = ip.first_chunk::<{ ipv4::HEADER_LEN }>()?;
+            let header_len = usize::from(fixed[0] & 0x0f) * 4;
+            let is_later_fragment = fixed[6] & 0x1f != 0 || fixed[7] != 0;
+            if header_len < ipv4::HEADER_LEN || is_later_fragment {
+                return None;
+            }
+            (Protocol(fixed[9]), header_len)
+        }
+        6 => (Protocol(*ip.get(6)?), ipv6::HEADER_LEN),
+        _ => return None,
+    };
+    let offset = match protocol {
+        Protocol::TCP => tcp::CHECKSUM_OFFSET,
+        Protocol::UDP => udp::CHECKSUM_OFFSET,
+        _ => return None,
+    };
+    Some(Place { protocol, start: link + header_len, offset })
+}
+
+/// Completes the partial checksum of a whole frame: its field holds the pseudo-header's sum. A place that is not within
+/// the frame leaves it as it is.
+pub fn complete(frame: &mut [u8], place: Place) {
+    let Some(covered) = frame.get_mut(place.start..) else { return };
+    // All ones are as good as zero for TCP, and UDP asks for them (RFC 768).
+    let checksum = udp::transmitted(Sum::of(covered).finish());
+    if let Some(field) = covered.get_mut(place.offset..place.offset + 2) {
+        field.copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+/// The one's complement sum of `bytes` as words in the machine's byte order; bytes beyond the last whole word count as
+/// if zeroes followed. The compiler makes vector instructions of the loop.
+fn wide_sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let lanes: u64 = words.iter().map(|word| halves(u64::from_ne_bytes(*word))).sum();
+    lanes + sum_of_rest(rest)
+}
+
+/// The sum of the upper and the lower half of a word: 2³¹ of these fit into 64 bits.
+const fn halves(word: u64) -> u64 {
+    (word & 0xffff_ffff) + (word >> 32)
+}
+
+/// The sum of fewer than eight bytes.
+fn sum_of_rest(rest: &[u8]) -> u64 {
+    let (words, rest) = rest.as_chunks::<4>();
+    let mut sum = words.first().map_or(0, |word| u64::from(u32::from_ne_bytes(*word)));
+    let (pairs, last) = rest.as_chunks::<2>();
+    sum += pairs.first().map_or(0, |pair| u64::from(u16::from_ne_bytes(*pair)));
+    sum + last.first().map_or(0, |&byte| u64::from(u16::from_ne_bytes([byte, 0])))
+}

@@ -1,0 +1,204 @@
+//! Cuts a super-segment into frames for the wire, as a device with segmentation offload would.
+//!
+//! The headers of the super-segment are the template of each piece's. What differs is written into a copy on the stack:
+//! lengths, IPv4 identification, TCP sequence number and flags, checksums. The payload is not copied, only summed.
+
+use core::fmt;
+
+use crate::checksum::{self, Sum};
+use crate::frame::{ChecksumOut, Medium, Segmentation, TxFrame};
+use crate::ip::Protocol;
+use crate::tcp::Flags;
+use crate::{ethernet, ipv4, ipv6, tcp, udp};
+
+/// The longest headers that can be cut: Ethernet, IPv4 with options (IPv6 is shorter), TCP with options.
+pub const MAX_HEADERS: usize = ethernet::HEADER_LEN + ipv4::MAX_HEADER_LEN + tcp::MAX_HEADER_LEN;
+
+/// The headers of a frame contradict its metadata, are too long, or are not of the kind that can be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uncuttable;
+
+impl fmt::Display for Uncuttable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the frame's headers are not those that its segmentation or checksum metadata describe")
+    }
+}
+
+impl core::error::Error for Uncuttable {}
+
+/// Hands `give` the frames that `frame` is cut into, headers and payload slices, with every checksum filled in, and
+/// returns how many there were. A frame without segmentation comes out as one.
+///
+/// # Errors
+/// The frame cannot be cut; `give` was not called.
+pub fn cut(
+    frame: &TxFrame<'_>,
+    medium: Medium,
+    mut give: impl FnMut(&[u8], [&[u8]; 2]),
+) -> Result<usize, Uncuttable> {
+    if frame.segmentation == Segmentation::None {
+        return whole(frame, give);
+    }
+    let template = Template::read(frame, medium)?;
+    let total = frame.payload_len();
+    let segment_size = match usize::from(frame.segmentation.segment_size()) {
+        0 => total,
+        size => size.min(total),
+    };
+    if template.headers.len() - template.ip + segment_size > usize::from(u16::MAX) {
+        return Err(Uncuttable);
+    }
+    let mut at = 0;
+    let mut count = 0;
+    loop {
+        let length = segment_size.min(total - at);
+        let payload = slice(frame.payload, at, length);
+        let piece = Piece { index: count, at, payload, is_last: at + length == total };
+        let mut headers = [0; MAX_HEADERS];
+        let headers = &mut headers[..template.headers.len()];
+        template.write(headers, &piece);
+        give(headers, payload);
+        count += 1;
+        at += length;
+        if at >= total {
+            return Ok(count);
+        }
+    }
+}
+
+/// The bytes `[at, at + length)` of a payload in two slices; fewer where the payload ends before.
+pub fn slice(payload: [&[u8]; 2], at: usize, length: usize) -> [&[u8]; 2] {
+    let [first, second] = payload;
+    let part = |bytes: &'_ [u8], from: usize, to: usize| -> core::ops::Range<usize> {
+        from.min(bytes.len())..to.min(bytes.len())
+    };
+    let end = at.saturating_add(length);
+    let in_second = part(second, at.saturating_sub(first.len()), end.saturating_sub(first.len()));
+    [&first[part(first, at, end)], &second[in_second]]
+}
+
+/// Gives out a frame that is not to be cut, with its checksum completed.
+fn whole(frame: &TxFrame<'_>, mut give: impl FnMut(&[u8], [&[u8]; 2])) -> Result<usize, Uncuttable> {
+    let ChecksumOut::Partial { start, offset } = frame.checksum else {
+        give(frame.headers, frame.payload);
+        return Ok(1);
+    };
+    let mut headers = [0; MAX_HEADERS];
+    let headers = headers.get_mut(..frame.headers.len()).ok_or(Uncuttable)?;
+    headers.copy_from_slice(frame.headers);
+    let (start, offset) = (usize::from(start), usize::from(offset));
+    let summed = headers.get(start..).ok_or(Uncuttable)?;
+    let sum = Sum::of(summed).add(frame.payload[0]).add(frame.payload[1]);
+    let field = headers.get_mut(start + offset..start + offset + 2).ok_or(Uncuttable)?;
+    // An all-ones checksum is as good as zero for TCP, and UDP asks for it (RFC 768).
+    field.copy_from_slice(&udp::transmitted(sum.finish()).to_be_bytes());
+    give(headers, frame.payload);
+    Ok(1)
+}
+
+/// The headers of a super-segment, and where in them which header stands.
+struct Template<'a> {
+    headers: &'a [u8],
+    ip: usize,
+    transport: usize,
+    is_tcp: bool,
+    is_v4: bool,
+}
+
+/// One frame of those that a super-segment is cut into.
+struct Piece<'a> {
+    index: usize,
+    /// Where its payload stands in the whole's.
+    at: usize,
+    payload: [&'a [u8]; 2],
+    is_last: bool,
+}
+
+impl<'a> Template<'a> {
+    fn read(frame: &TxFrame<'a>, medium: Medium) -> Result<Self, Uncuttable> {
+        let headers = frame.headers;
+        let ip = medium.header_len();
+        let place = checksum::locate(headers, medium).ok_or(Uncuttable)?;
+        let is_v4 = headers.get(ip).is_some_and(|first| first >> 4 == 4);
+        let is_tcp = place.protocol == Protocol::TCP;
+        let agrees = match frame.segmentation {
+            Segmentation::None => true,
+            Segmentation::Tcp4 { .. } => is_tcp && is_v4,
+            Segmentation::Tcp6 { .. } => is_tcp && !is_v4,
+            Segmentation::Udp { .. } => !is_tcp,
+        };
+        let least = if is_tcp { tcp::HEADER_LEN } else { udp::HEADER_LEN };
+        let fits = headers.len() >= place.start + least && headers.len() <= MAX_HEADERS;
+        if agrees && fits {
+            Ok(Self { headers, ip, transport: place.start, is_tcp, is_v4 })
+        } else {
+            Err(Uncuttable)
+        }
+    }
+
+    /// Writes the headers of one piece.
+    fn write(&self, headers: &mut [u8], piece: &Piece<'_>) {
+        headers.copy_from_slice(self.headers);
+        let payload_len = piece.payload[0].len() + piece.payload[1].len();
+        let transport_len = headers.len() - self.transport + payload_len;
+        self.write_ip(headers, piece.index, transport_len);
+        let transport = &mut headers[self.transport..];
+        if self.is_tcp {
+            write_tcp(transport, piece);
+        } else {
+            transport[4..6].copy_from_slice(&(transport_len as u16).to_be_bytes());
+        }
+        self.write_checksum(headers, piece.payload, transport_len);
+    }
+
+    fn write_ip(&self, headers: &mut [u8], index: usize, transport_len: usize) {
+        let ip = &mut headers[self.ip..self.transport];
+        if !self.is_v4 {
+            let payload_len = ip.len() - ipv6::HEADER_LEN + transport_len;
+            ip[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
+            return;
+        }
+        let total_len = (ip.len() + transport_len) as u16;
+        ip[2..4].copy_from_slice(&total_len.to_be_bytes());
+        let ident = u16::from_be_bytes([ip[4], ip[5]]).wrapping_add(index as u16);
+        ip[4..6].copy_from_slice(&ident.to_be_bytes());
+        let field = ipv4::CHECKSUM_OFFSET..ipv4::CHECKSUM_OFFSET + 2;
+        ip[field.clone()].copy_from_slice(&[0, 0]);
+        let checksum = Sum::of(ip).finish();
+        ip[field].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    fn write_checksum(&self, headers: &mut [u8], payload: [&[u8]; 2], transport_len: usize) {
+        let (protocol, offset) = if self.is_tcp {
+            (Protocol::TCP, tcp::CHECKSUM_OFFSET)
+        } else {
+            (Protocol::UDP, udp::CHECKSUM_OFFSET)
+        };
+        let addresses = if self.is_v4 { self.ip + 12..self.ip + 20 } else { self.ip + 8..self.ip + 40 };
+        let pseudo_header =
+            Sum::of(&headers[addresses]).add_u16(u16::from(protocol.0)).add_u32(transport_len as u32);
+        let transport = &mut headers[self.transport..];
+        transport[offset..offset + 2].copy_from_slice(&[0, 0]);
+        let sum = pseudo_header.add(transport).add(payload[0]).add(payload[1]);
+        let checksum = if self.is_tcp { sum.finish() } else { udp::transmitted(sum.finish()) };
+        transport[offset..offset + 2].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+/// The sequence number and the flags of one piece: FIN and PSH belong to the last one, CWR to the first (RFC 3168
+/// §6.1.2).
+fn write_tcp(transport: &mut [u8], piece: &Piece<'_>) {
+    let field = tcp::SEQ_OFFSET..tcp::SEQ_OFFSET + 4;
+    let mut seq = [0; 4];
+    seq.copy_from_slice(&transport[field.clone()]);
+    let seq = u32::from_be_bytes(seq).wrapping_add(piece.at as u32);
+    transport[field].copy_from_slice(&seq.to_be_bytes());
+    let mut not_here = Flags::empty();
+    if !piece.is_last {
+        not_here |= Flags::FIN | Flags::PSH;
+    }
+    if piece.index > 0 {
+        not_here |= Flags::CWR;
+    }
+    transport[tcp::FLAGS_OFFSET] &= !(not_here.bits() as u8);
+}
