@@ -96,7 +96,7 @@ fn expect_all_delivered(lab: &Lab, arch: Arch) -> Result<()> {
     Ok(())
 }
 
-/// Waits in the way of its first argument for bytes that do not come.
+/// Waits in the way of its first argument for bytes that do not come. The error comes once, then the end.
 const WAITER: &str = r#"
 import select, socket, sys
 stream = socket.create_connection((sys.argv[2], 7000))
@@ -112,27 +112,62 @@ try:
         poll.poll()
     stream.recv(1)
 except OSError as error:
-    print("ended", error.errno)
+    print("ended", error.errno, stream.recv(1))
 "#;
 
-/// Programs that wait when the FEP is killed get an error instead of waiting for ever.
+/// A server's loop without connections, as that of Python's http.server. It hears of an error once, then of nothing.
+const SERVER: &str = r#"
+import select, socket, sys
+listener = socket.socket()
+listener.bind((sys.argv[2], 7100))
+listener.listen()
+listener.setblocking(False)
+poll = select.poll() if sys.argv[1] == "poll" else select.epoll()
+poll.register(listener, 1)
+print("waiting", flush=True)
+poll.poll()
+errors = 0
+while errors < 100:
+    try:
+        listener.accept()
+    except BlockingIOError:
+        break
+    except OSError:
+        errors += 1
+    if not poll.poll(0):
+        break
+print("ended", errors)
+"#;
+
+/// Programs that wait when the FEP is killed get an error instead of waiting for ever, and do not hear of it for ever.
 fn expect_an_end_of_waiting(lab: &Lab) -> Result<()> {
     let mut stage = Stage::new(lab, Arch::Fep)?;
     let program = compile(lab)?;
     let _peer = start_peer(lab, &stage, program.to_str().context("a path")?, "peer")?;
+    let (peer, own) = (Namespace::PEER.to_string(), Namespace::HOST.to_string());
     let mut waiters = Vec::new();
-    for way in ["recv", "poll", "epoll"] {
+    for (script, way, address, end) in [
+        (WAITER, "recv", &*peer, "ended 100 b''"),
+        (WAITER, "poll", &peer, "ended 100 b''"),
+        (WAITER, "epoll", &peer, "ended 100 b''"),
+        (SERVER, "poll", &own, "ended 1\n"),
+        (SERVER, "epoll", &own, "ended 1\n"),
+        (SERVER, "poll", "0.0.0.0", "ended 1\n"),
+        (SERVER, "epoll", "0.0.0.0", "ended 1\n"),
+    ] {
         let mut spawn = stage.here("/usr/bin/python3")?;
-        spawn.args(["-c", WAITER, way, &Namespace::PEER.to_string()]);
-        let mut waiter = lab.start(way, spawn)?;
+        // Two programs cannot have the same port of the FEP.
+        let script = script.replace("7100", &(7100 + waiters.len()).to_string());
+        spawn.args(["-c", &script, way, address]);
+        let mut waiter = lab.start(&format!("{way}-{}", waiters.len()), spawn)?;
         ensure!(wait_for_line(&mut waiter)?.contains("waiting"), "{way}: {}", waiter.text());
-        waiters.push(waiter);
+        waiters.push((waiter, end));
     }
     drop(stage.take_fep());
-    for waiter in &mut waiters {
+    for (waiter, end) in &mut waiters {
         waiter.wait_for_success(PATIENCE)?;
         let text = waiter.stdout()?;
-        ensure!(text.contains("ended"), "{}: {text}", waiter.name());
+        ensure!(text.contains(*end), "{}: {text}", waiter.name());
     }
     Ok(())
 }

@@ -58,6 +58,11 @@ pub(crate) fn poll_entries(
         return poll.look();
     }
     let endpoint = poll.endpoint().ok_or_else(|| errno::error(libc::EBADF))?;
+    if endpoint.is_dead() {
+        // Nothing of the stack's will change any more.
+        wait::sleep(&mut poll.kernel, deadline, mask)?;
+        return Ok(poll.gather());
+    }
     wait::with_waiter(&endpoint, |waiter| {
         poll.watch(waiter);
         let outcome = poll.sleep_until_ready(waiter, deadline, nap, mask);

@@ -55,7 +55,7 @@ impl Socket {
         }
         Err(match self.take_error()? {
             Some(error) => error,
-            None => self.unavailable(),
+            None => errno(libc::EAGAIN),
         })
     }
 

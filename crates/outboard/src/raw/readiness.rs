@@ -16,7 +16,7 @@ impl Socket {
     /// What the socket is ready for now.
     pub fn readiness(&self) -> Readiness {
         // The state first: with the end in it, the cursors loaded after it are the last.
-        let state = self.record().state();
+        let state = self.state();
         let mut ready = match self.kind {
             Kind::Datagram => self.datagram_readiness(state),
             Kind::Stream if state.contains(State::LISTENING) => {
@@ -25,10 +25,6 @@ impl Socket {
             Kind::Stream => self.stream_readiness(state),
         };
         ready.error = self.has_error();
-        if self.endpoint.is_dead() {
-            ready.error = true;
-            ready.hangup = true;
-        }
         ready
     }
 

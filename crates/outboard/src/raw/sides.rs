@@ -96,7 +96,7 @@ impl Receiver<'_> {
 
     /// Whether a receive would not wait.
     pub fn is_ready(&self) -> bool {
-        self.socket.readiness().readable || self.socket.has_error() || self.socket.endpoint.is_dead()
+        self.socket.readiness().readable || self.socket.has_error()
     }
 
     /// As [`Socket::recv`].
@@ -145,7 +145,7 @@ impl Receiver<'_> {
     fn outcome_of_nothing(&mut self, wanted_nothing: bool) -> Option<io::Result<usize>> {
         let socket = self.socket;
         // The state first: if it is final, so is the cursor that is loaded after it.
-        let state = socket.record().state();
+        let state = socket.state();
         let has_bytes = self.stream().is_ok_and(|stream| stream.available().bytes > 0);
         if has_bytes {
             return wanted_nothing.then_some(Ok(0));
@@ -160,7 +160,7 @@ impl Receiver<'_> {
         if !state.intersects(State::CONNECTED | State::CONNECTING) {
             return Some(Err(errno(libc::ENOTCONN)));
         }
-        Some(Err(socket.unavailable()))
+        Some(Err(errno(libc::EAGAIN)))
     }
 }
 
@@ -232,11 +232,11 @@ impl Sender<'_> {
     /// What a send says of a connection that cannot send, in the order in which Linux asks.
     fn check_open(&self) -> io::Result<()> {
         let socket = self.socket;
-        let state = socket.record().state();
+        let state = socket.state();
         let closed =
             state.intersects(State::ENDS_WRITING) || socket.progress.write_shut.load(Ordering::Acquire);
         if state.contains(State::CONNECTED) && !closed {
-            return if socket.endpoint.is_dead() { Err(errno(libc::ENETDOWN)) } else { Ok(()) };
+            return Ok(());
         }
         if let Some(error) = socket.take_error()? {
             return Err(error);

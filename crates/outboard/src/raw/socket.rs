@@ -56,6 +56,8 @@ pub struct Socket {
 pub(super) struct Progress {
     /// Errors of the record's count that were taken.
     pub(super) errors_taken: AtomicU32,
+    /// The error that the stack is gone was taken.
+    end_taken: AtomicBool,
     /// `connect` was called, and (then) told that it succeeded.
     pub(super) connect_called: AtomicBool,
     pub(super) connect_told: AtomicBool,
@@ -143,6 +145,15 @@ impl Socket {
         self.endpoint.channel().record(self.number)
     }
 
+    /// What the socket is doing. If the stack is gone, connections have ended with an error, as by a reset.
+    pub(super) fn state(&self) -> State {
+        let state = self.record().state();
+        if self.kind == Kind::Stream && self.endpoint.is_dead() && !state.contains(State::LISTENING) {
+            return (state - State::CONNECTING) | State::ERROR | State::CLOSED;
+        }
+        state
+    }
+
     fn call(&self, make: impl FnOnce(u32) -> Command) -> io::Result<()> {
         let _one = lock(&self.calling);
         self.endpoint.channel().call(self.number, make)
@@ -175,7 +186,7 @@ impl Socket {
                 }
             };
             let Some(number) = next else {
-                return Err(self.unavailable());
+                return Err(self.take_error()?.unwrap_or_else(|| errno(libc::EAGAIN)));
             };
             let connection = Self::stream(&self.endpoint, number);
             connection.progress.connect_called.store(true, Ordering::Relaxed);
@@ -201,7 +212,7 @@ impl Socket {
                 remote: Some(remote),
             });
         }
-        let state = self.record().state();
+        let state = self.state();
         if self.progress.connect_called.load(Ordering::Acquire) {
             return self.connect_again(state);
         }
@@ -237,7 +248,7 @@ impl Socket {
 
     /// Ends one direction or both.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        let state = self.record().state();
+        let state = self.state();
         if !state.intersects(State::CONNECTED | State::LISTENING)
             || (self.kind == Kind::Stream && state.contains(State::CLOSED))
         {
@@ -253,22 +264,21 @@ impl Socket {
         Ok(())
     }
 
-    /// The error that waits, if any; taking it clears it.
+    /// The error that waits, if any; taking it clears it. That the stack is gone is such an error, told once.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         let (count, number) = self.record().error();
-        if self.progress.errors_taken.swap(count, Ordering::AcqRel) == count {
-            return Ok(None);
+        if self.progress.errors_taken.swap(count, Ordering::AcqRel) != count {
+            return Ok(Some(errno(number)));
         }
-        Ok(Some(errno(number)))
+        if self.endpoint.is_dead() && !self.progress.end_taken.swap(true, Ordering::AcqRel) {
+            return Ok(Some(errno(libc::ENETDOWN)));
+        }
+        Ok(None)
     }
 
     pub(super) fn has_error(&self) -> bool {
         self.record().error().0 != self.progress.errors_taken.load(Ordering::Acquire)
-    }
-
-    /// Why there is nothing: not now, or not any more because the stack is gone.
-    pub(super) fn unavailable(&self) -> io::Error {
-        errno(if self.endpoint.is_dead() { libc::ENETDOWN } else { libc::EAGAIN })
+            || (self.endpoint.is_dead() && !self.progress.end_taken.load(Ordering::Acquire))
     }
 
     /// The local address.
@@ -278,8 +288,7 @@ impl Socket {
 
     /// The peer's address.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        let record = self.record();
-        let state = record.state();
+        let (record, state) = (self.record(), self.state());
         let ended = self.kind == Kind::Stream && state.contains(State::CLOSED);
         if !state.contains(State::CONNECTED) || ended {
             return Err(errno(libc::ENOTCONN));
@@ -361,10 +370,10 @@ impl Socket {
     /// Closing with `SO_LINGER` waits for what is queued.
     fn linger(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
-        while self.unacknowledged() > 0 && !self.record().state().intersects(State::ENDS_WRITING) {
+        while self.unacknowledged() > 0 && !self.state().intersects(State::ENDS_WRITING) {
             self.record().set_write_wake(self.shared.queued.load(Ordering::Relaxed));
             match super::waiter::wait_for(self, Interest::WRITABLE, Some(deadline), |socket| {
-                socket.unacknowledged() == 0 || socket.record().state().intersects(State::ENDS_WRITING)
+                socket.unacknowledged() == 0 || socket.state().intersects(State::ENDS_WRITING)
             }) {
                 Ok(true) => {}
                 _ => break,

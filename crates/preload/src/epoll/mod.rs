@@ -17,9 +17,8 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
 use libc::epoll_event;
 use outboard::Endpoint;
@@ -48,8 +47,7 @@ impl Epoll {
             has_kernel: AtomicBool::new(false),
             is_nested: AtomicBool::new(false),
             recent: Mutex::default(),
-            made: Instant::now(),
-            kernel_due: AtomicU64::new(0),
+            kernel_first: AtomicBool::new(false),
         })))
     }
 
@@ -99,9 +97,8 @@ pub(crate) struct Core {
     is_nested: AtomicBool,
     /// What was told last, if it was little.
     recent: Mutex<Vec<Arc<Registration>>>,
-    made: Instant,
-    /// When the kernel's side is to be looked at although the stack's has something, in nanoseconds after `made`.
-    kernel_due: AtomicU64,
+    /// Whether the last wait had no room for what the kernel's side may have.
+    kernel_first: AtomicBool,
 }
 
 impl Core {

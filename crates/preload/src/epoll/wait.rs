@@ -13,9 +13,6 @@ use super::{Core, Registration, lock};
 use crate::table::Held;
 use crate::{errno, real, wait};
 
-/// While the stack's side always has something and the kernel's had nothing, the latter is looked at so often.
-const KERNEL_EVERY: Duration = Duration::from_micros(50);
-
 /// So many sockets told at once may be the ones that move bulk data.
 const MOST_RECENT: usize = 4;
 
@@ -55,6 +52,13 @@ impl Core {
                 return Ok(events.filled);
             }
         }
+        if self.kernel_first.swap(false, Ordering::Relaxed) {
+            self.look_at_kernel(&mut events)?;
+            if events.filled > 0 {
+                self.collect(&mut events);
+                return Ok(events.filled);
+            }
+        }
         loop {
             self.collect(&mut events);
             if events.filled > 0 || deadline.is_over() {
@@ -73,7 +77,6 @@ impl Core {
             }
             self.sleep(&mut events, deadline, nap, mask)?;
             if events.filled > 0 {
-                self.kernel_due.store(0, Ordering::Relaxed);
                 self.collect(&mut events);
                 return Ok(events.filled);
             }
@@ -129,29 +132,17 @@ impl Core {
         }
     }
 
-    /// Asks the kernel what else is ready, unless that is known from a moment ago.
+    /// Asks the kernel what else is ready at this moment. If the stack's side left no room for that, the kernel's comes first
+    /// the next time, so that neither starves the other.
     fn look_at_kernel(&self, events: &mut Events<'_>) -> io::Result<()> {
-        if self.has_kernel.load(Ordering::Relaxed)
-            && !events.is_full()
-            && (self.looked_long_ago() || events.filled == 0)
-        {
-            let before = events.filled;
-            self.wait_kernel(events, Deadline::Now, None)?;
-            if events.filled > before {
-                // Where something was, there may be something the next time.
-                self.kernel_due.store(0, Ordering::Relaxed);
-            }
+        if !self.has_kernel.load(Ordering::Relaxed) {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn looked_long_ago(&self) -> bool {
-        let now = self.made.elapsed().as_nanos() as u64;
-        let due = now >= self.kernel_due.load(Ordering::Relaxed);
-        if due {
-            self.kernel_due.store(now + KERNEL_EVERY.as_nanos() as u64, Ordering::Relaxed);
+        if events.is_full() {
+            self.kernel_first.store(true, Ordering::Relaxed);
+            return Ok(());
         }
-        due
+        self.wait_kernel(events, Deadline::Now, None)
     }
 
     /// Whether spinning is of use: not for a send ring that must be half empty.

@@ -175,6 +175,36 @@ static void mixtures(void) {
     close(outer);
 }
 
+/* Whatever is ready at the moment of the call is told, however often one asks, and with little room all in turn. */
+static void fairness(void) {
+    int epoll = epoll_create1(0), pipes[2];
+    pipe(pipes);
+    int fd = call_peer("pong");
+    control(epoll, EPOLL_CTL_ADD, pipes[0], EPOLLIN, 2);
+    control(epoll, EPOLL_CTL_ADD, fd, EPOLLIN, 1);
+    pong(fd, 5);
+    struct epoll_event events[8];
+    char byte;
+    int good = 0;
+    for (int i = 0; i < 500; i++) {
+        int alone = epoll_wait(epoll, events, 8, 0);
+        write(pipes[1], "x", 1);
+        good += alone == 1 && epoll_wait(epoll, events, 8, 0) == 2;
+        read(pipes[0], &byte, 1);
+    }
+    say("pipe and socket both told %d", good);
+    write(pipes[1], "x", 1);
+    int seen[3] = {0};
+    for (int i = 0; i < 6; i++)
+        if (epoll_wait(epoll, events, 1, 0) == 1)
+            seen[events[0].data.u64]++;
+    say("one at a time: socket %d pipe %d", seen[1], seen[2]);
+    close(fd);
+    close(pipes[0]);
+    close(pipes[1]);
+    close(epoll);
+}
+
 struct watch {
     int epoll;
     int count;
@@ -229,6 +259,7 @@ void epoll_cases(void) {
     one_shots();
     closings();
     mixtures();
+    fairness();
     threads();
     full();
 }
