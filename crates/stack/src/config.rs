@@ -35,6 +35,8 @@ pub struct StackConfig {
     pub answer_echo: bool,
     /// What is done about others that use our addresses (RFC 5227).
     pub conflict_detection: ConflictDetection,
+    /// Whether a new connection starts with what earlier ones to the same host found out (RFC 9040).
+    pub share_path_information: bool,
     /// Time to live of packets that a socket does not set itself.
     pub ttl: u8,
     /// The defaults of every TCP connection.
@@ -139,6 +141,7 @@ impl Default for StackConfig {
             error_burst: 50,
             answer_echo: true,
             conflict_detection: ConflictDetection::default(),
+            share_path_information: true,
             ttl: 64,
             tcp: tcp::Config::default(),
         }

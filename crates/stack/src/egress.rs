@@ -82,7 +82,7 @@ impl<B: BufferFamily> Stack<B> {
     /// Sends a packet along a way that was found, cut into fragments if it is too long for the link.
     pub(crate) fn send_along(&mut self, now: Instant, path: Path, packet: Outgoing, pieces: &[&[u8]]) {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let mtu = usize::from(self.mtu_towards(path.interface, packet.destination));
+        let mtu = usize::from(self.mtu_towards(now, path.interface, packet.destination));
         let mut header = packet.header(length);
         if !packet.dont_fragment {
             header.ident = self.next_identification(&packet);

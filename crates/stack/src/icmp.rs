@@ -16,7 +16,7 @@ use crate::egress::Outgoing;
 use crate::error::SocketError;
 use crate::flow::{FourTuple, Target};
 use crate::ingress::Packet;
-use crate::path_mtu::{MIN_PATH_MTU, PathMtus};
+use crate::remembered::{MIN_PATH_MTU, PathMtus};
 use crate::stack::Stack;
 
 /// An error quotes so much that it is no longer than this in all (RFC 1812 §4.3.2.3).
@@ -188,17 +188,15 @@ impl<B: BufferFamily> Stack<B> {
             0 => PathMtus::plateau_below(quoted.total_len),
             mtu => mtu,
         };
-        let IpAddr::V4(destination) = quoted.tuple.remote.ip() else { return };
         let mtu = mtu.max(MIN_PATH_MTU);
         let taken = match quoted.protocol {
             Protocol::TCP => match self.find_tcp(&quoted.tuple) {
-                Some(Target::Socket(index)) => self.with_tcp(now, index, |connection| {
-                    let in_flight = connection.handle_icmp_error(tcp::IcmpError::TimeExceeded, quoted.seq);
-                    if in_flight {
-                        connection.handle_path_mtu(mtu);
-                    }
-                    in_flight
-                }),
+                Some(Target::Socket(index)) => {
+                    let verdict = self
+                        .with_tcp(now, index, |connection| connection.handle_too_big(now, mtu, quoted.seq));
+                    self.stats.icmp_too_big_deferred += u64::from(verdict == tcp::TooBigVerdict::Deferred);
+                    verdict == tcp::TooBigVerdict::Taken
+                }
                 Some(Target::TimeWait(_)) | None => false,
             },
             Protocol::UDP => self.has_udp_at(quoted.tuple.local),
@@ -206,7 +204,7 @@ impl<B: BufferFamily> Stack<B> {
         };
         if taken {
             self.stats.icmp_errors_in += 1;
-            self.path_mtus.set(now, destination, mtu);
+            self.path_mtus.set(now, quoted.tuple.remote.ip(), mtu);
         } else {
             self.stats.drop_icmp_unmatched += 1;
         }

@@ -10,7 +10,6 @@ use wire::ipv4;
 use crate::InterfaceId;
 use crate::buffers::BufferFamily;
 use crate::icmp::IcmpKind;
-use crate::path_mtu::PathMtus;
 use crate::reassembly::{DatagramKey, Fragment, Outcome};
 use crate::stack::{Stack, Timer};
 
@@ -274,14 +273,6 @@ fn names_a_route(options: &[u8]) -> bool {
         }
     }
     false
-}
-
-impl PathMtus {
-    /// The next lower plausible MTU when an old router names none (RFC 1191 §7.1).
-    pub(crate) fn plateau_below(length: u16) -> u16 {
-        const PLATEAUS: [u16; 9] = [32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 552, 508];
-        PLATEAUS.into_iter().find(|&plateau| plateau < length).unwrap_or(508)
-    }
 }
 
 #[cfg(test)]

@@ -15,9 +15,9 @@ use crate::interface::{AddressState, Interface, InterfaceId};
 use crate::limit::TokenBucket;
 use crate::list::List;
 use crate::neighbour::{NeighbourState, Neighbours};
-use crate::path_mtu::PathMtus;
 use crate::ports::PortTable;
 use crate::reassembly::Reassembler;
+use crate::remembered::{PathMemories, PathMtus};
 use crate::route::{Route, RouteTable};
 use crate::slab::{Key, Slab};
 use crate::socket::{ChangedLinks, Endpoints, Kind, Socket, SocketKind};
@@ -140,6 +140,7 @@ pub struct Stack<B: BufferFamily> {
     pub(crate) routes: RouteTable,
     pub(crate) neighbours: Neighbours,
     pub(crate) path_mtus: PathMtus,
+    pub(crate) memories: PathMemories,
     pub(crate) reassembler: Reassembler,
     pub(crate) reassembly_timer: Option<TimerKey>,
     pub(crate) identifications: Identifications,
@@ -185,7 +186,8 @@ impl<B: BufferFamily> Stack<B> {
             locals: Vec::new(),
             routes: RouteTable::default(),
             neighbours: Neighbours::new(config.max_neighbours, hash.clone()),
-            path_mtus: PathMtus::new(hash.clone()),
+            path_mtus: PathMtus::path_mtus(hash.clone()),
+            memories: PathMemories::memories(hash.clone()),
             reassembler: Reassembler::new(
                 config.max_fragment_bytes,
                 config.max_fragment_bytes_per_source,
@@ -457,9 +459,9 @@ impl<B: BufferFamily> Stack<B> {
     }
 
     /// The largest packet on the way to `destination`.
-    pub(crate) fn mtu_towards(&self, interface: InterfaceId, destination: Ipv4Addr) -> u16 {
+    pub(crate) fn mtu_towards(&self, now: Instant, interface: InterfaceId, destination: Ipv4Addr) -> u16 {
         let link = self.interfaces[interface.index()].capabilities.mtu;
-        self.path_mtus.get(destination).map_or(link, |mtu| mtu.min(link))
+        self.path_mtus.get(now, IpAddr::V4(destination)).map_or(link, |mtu| mtu.min(link))
     }
 
     /// The sets of own addresses is made anew, and ways are found anew.

@@ -121,6 +121,8 @@ counters! {
     drop_icmp_unmatched,
     /// ICMP errors handed to sockets.
     icmp_errors_in,
+    /// Of the words of routers that a packet was too big, those not believed before a timeout (RFC 5927 §7.2).
+    icmp_too_big_deferred,
     /// ICMP errors sent.
     icmp_errors_out,
     /// ICMP errors not sent since too many had been.

@@ -2,6 +2,8 @@
 
 use base::Duration;
 
+use crate::path_memory::PathMemory;
+
 /// Which congestion control a connection uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -21,6 +23,30 @@ impl CongestionAlgorithm {
             0 => Some(Self::NewReno),
             1 => Some(Self::Cubic),
             2 => Some(Self::Bbr),
+            _ => None,
+        }
+    }
+}
+
+/// When a connection looks for a larger segment size by itself (RFC 4821), besides what routers say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum MtuProbing {
+    /// Never.
+    Off = 0,
+    /// Once a black hole or a router's word has made segments smaller (Linux: `tcp_mtu_probing` 1).
+    #[default]
+    OnBlackHole = 1,
+    /// From the start, beginning with small segments (Linux: `tcp_mtu_probing` 2).
+    Always = 2,
+}
+
+impl MtuProbing {
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Off),
+            1 => Some(Self::OnBlackHole),
+            2 => Some(Self::Always),
             _ => None,
         }
     }
@@ -76,6 +102,10 @@ pub struct Config {
     pub keepalive: Option<Keepalive>,
     /// Give up after data was unacknowledged for this long (`TCP_USER_TIMEOUT`, RFC 5482).
     pub user_timeout: Option<Duration>,
+    /// Whether a larger segment size is looked for.
+    pub mtu_probing: MtuProbing,
+    /// What earlier connections to the same peer found out (RFC 9040).
+    pub remembered: Option<PathMemory>,
 }
 
 /// Keepalive probes on an idle connection (RFC 9293 §3.8.4).
@@ -122,6 +152,8 @@ impl Default for Config {
             nodelay: false,
             keepalive: None,
             user_timeout: None,
+            mtu_probing: MtuProbing::default(),
+            remembered: None,
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::ecn::EcnState;
 use crate::error::{Error, IcmpError};
 use crate::handshake::negotiate;
 use crate::output::Pending;
+use crate::path_mtu::Search;
 use crate::recovery::Recovery;
 use crate::recovery::rtt::RoundTrip;
 use crate::recv::Receiver;
@@ -44,6 +45,8 @@ pub struct Connection {
     pub(crate) settings: Settings,
     pub(crate) challenges: ChallengeLimit,
     pub(crate) ecn: EcnState,
+    /// Only while a larger segment size is searched for, or may be later.
+    pub(crate) search: Option<Box<Search>>,
     pub(crate) stats: Counters,
     /// When a segment was last received.
     pub(crate) heard_at: Stamp,
@@ -110,18 +113,20 @@ impl Connection {
         let scale = negotiate::window_scale_for(config.window_limit);
         let mut recovery = Recovery::new();
         recovery.progress_at = now;
-        Self {
+        let initial = u32::from(config.mss);
+        let mut connection = Self {
             ends: Endpoints::new(local, remote),
             send: Sender::new(isn, config.mss.max(negotiate::MIN_MSS)),
             recv: Receiver::new(config.initial_window, config.window_limit, scale),
             recovery,
             rtt: RoundTrip::new(),
-            congestion: Congestion::new(config.congestion, u32::from(config.mss)),
+            congestion: Congestion::new(config.congestion, initial),
             timers: Timers::new(),
             pending: Pending::new(),
             settings,
             challenges: ChallengeLimit::new(),
             ecn: EcnState::new(),
+            search: None,
             stats: Counters::default(),
             heard_at: Stamp::at(now),
             sent_at: Stamp::at(now),
@@ -131,7 +136,9 @@ impl Connection {
             soft_error: None,
             passive: false,
             orphaned: false,
-        }
+        };
+        connection.recall(config.remembered.as_ref(), initial);
+        connection
     }
 
     /// The application has queued the stream's bytes up to the offset `queued_to`. Ignored after a shutdown, and where
@@ -180,19 +187,6 @@ impl Connection {
     /// The owner gives up at once: a reset (`SO_LINGER` of zero).
     pub fn handle_abort(&mut self) {
         self.on_event(Event::Abort);
-    }
-
-    /// The path's MTU is now `mtu` bytes for an IP packet (RFC 1191, RFC 8201). What is in flight in larger segments is
-    /// sent again at once; it was not lost to congestion.
-    pub fn handle_path_mtu(&mut self, mtu: u16) {
-        let headers = if self.ends.is_ipv4() { 40 } else { 60 };
-        let mss = mtu.saturating_sub(headers).max(negotiate::MIN_MSS);
-        let lower = mss < self.send.path_mss;
-        self.send.path_mss = mss;
-        self.on_mss_changed();
-        if lower && self.state.is_synchronised() {
-            self.send.scoreboard.mark_all_lost();
-        }
     }
 
     /// An ICMP error that quotes a segment with the sequence number `seq`. Returns false if the number is not in
@@ -260,6 +254,7 @@ impl Connection {
     fn release_memory(&mut self) {
         self.timers.clear_all();
         self.recv.reassembly = None;
+        self.search = None;
         self.send.scoreboard = Scoreboard::new();
         self.pending.ack = false;
         self.pending.probe = false;

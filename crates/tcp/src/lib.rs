@@ -11,7 +11,7 @@
 //! 5. `input/`: the numbered order of RFC 9293 §3.10.7; `recv/`: reassembly, the window, its growth.
 //! 6. `output/`: what to send next; `send/`: the send variables and the scoreboard.
 //! 7. `recovery/`: round trips, timeouts, RACK, probes, proportional rate reduction, undo; `congestion/`.
-//! 8. [`time_wait`], [`snapshot`].
+//! 8. `path_mtu` and `path_memory`: what is known of the path; [`time_wait`], [`snapshot`].
 #![forbid(unsafe_code)]
 
 mod challenge_ack;
@@ -26,6 +26,8 @@ pub mod handshake;
 mod input;
 mod output;
 mod pacing;
+mod path_memory;
+mod path_mtu;
 mod recovery;
 mod recv;
 pub mod segment;
@@ -38,13 +40,15 @@ pub mod time_wait;
 mod timer;
 pub mod verdict;
 
-pub use config::{Config, CongestionAlgorithm, Keepalive};
+pub use config::{Config, CongestionAlgorithm, Keepalive, MtuProbing};
 pub use connection::Connection;
 pub use error::{Error, IcmpError};
 pub use getters::Info;
 pub use handshake::closed::reset_for;
 pub use handshake::isn::IsnGenerator;
 pub use handshake::listen::{self, ListenVerdict};
+pub use path_memory::PathMemory;
+pub use path_mtu::TooBigVerdict;
 pub use recovery::Phase;
 pub use segment::{Ecn, NoMemory, OutputLimit, ReceiveBuffer, SegmentIn, SegmentOut, SendBuffer};
 pub use snapshot::{RestoreError, Snapshot};

@@ -2,7 +2,7 @@
 
 use base::Duration;
 
-use crate::config::{Config, Keepalive};
+use crate::config::{Config, Keepalive, MtuProbing};
 use crate::recovery::rtt::RtoBounds;
 
 /// Times in milliseconds or microseconds as four bytes each.
@@ -41,6 +41,7 @@ pub(crate) struct Settings {
     pub(crate) cork: bool,
     /// The owner wants every acknowledgement at once (`TCP_QUICKACK`).
     pub(crate) quickack: bool,
+    pub(crate) mtu_probing: MtuProbing,
 }
 
 fn millis(span: Duration) -> u32 {
@@ -78,6 +79,7 @@ impl Settings {
             nodelay: config.nodelay,
             cork: false,
             quickack: false,
+            mtu_probing: config.mtu_probing,
         };
         settings.set_keepalive(config.keepalive);
         settings.set_user_timeout(config.user_timeout);

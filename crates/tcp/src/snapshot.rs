@@ -11,7 +11,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use base::{Duration, Instant, SeqNumber};
 
 use crate::challenge_ack::ChallengeLimit;
-use crate::config::CongestionAlgorithm;
+use crate::config::{CongestionAlgorithm, MtuProbing};
 use crate::congestion::{Congestion, CongestionControl};
 use crate::connection::Connection;
 use crate::ecn::EcnState;
@@ -30,7 +30,7 @@ use crate::stats::Counters;
 use crate::timer::{Stamp, Timer, Timers};
 
 /// The layout's version; another version is not read.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// A connection's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,7 +182,7 @@ impl Connection {
         let send = &self.send;
         writer.u32(send.iss.0).u64(send.una).u64(send.nxt).u64(send.queued).bool(send.fin_queued);
         writer.u32(send.window).u32(send.max_window).u64(send.window_seq).u8(send.scale);
-        writer.u16(send.peer_mss).u16(send.path_mss);
+        writer.u16(send.peer_mss).u16(send.path_mss).u16(send.verified_mss);
         let recv = &self.recv;
         writer.u32(recv.irs.0).u64(recv.nxt).u64(recv.right_edge).u64(recv.consumed);
         writer.u32(recv.limit).u32(recv.max_limit).u8(recv.scale).u64(recv.fin).u16(recv.segment_size);
@@ -205,6 +205,7 @@ impl Connection {
         writer.u16(s.announced_mss).u8(s.keepalive_count).u8(s.syn_retries).u8(s.retries);
         writer.u8(s.initial_congestion_window).bool(s.timestamps).bool(s.window_scaling).bool(s.sack);
         writer.bool(s.ecn).bool(s.pacing).bool(s.nodelay).bool(s.cork).bool(s.quickack);
+        writer.u8(s.mtu_probing as u8);
     }
 
     /// Goes on from a snapshot.
@@ -255,6 +256,7 @@ impl Connection {
             settings,
             challenges: ChallengeLimit::new(),
             ecn: EcnState::new(),
+            search: None,
             stats: Counters::default(),
             heard_at,
             sent_at: Stamp::at(now),
@@ -318,6 +320,7 @@ impl Connection {
             self.restart_retransmit_timer(now);
         }
         if self.state.is_synchronised() {
+            self.resume_mtu_search(now);
             self.pending.ack = true; // tells the peer where we stand
             self.arm_keepalive(now);
         }
@@ -350,6 +353,7 @@ fn read_settings(reader: &mut Reader<'_>) -> Settings {
         nodelay: reader.bool(),
         cork: reader.bool(),
         quickack: reader.bool(),
+        mtu_probing: MtuProbing::from_code(reader.u8()).unwrap_or_default(),
     }
 }
 
@@ -365,6 +369,7 @@ fn read_sender(reader: &mut Reader<'_>) -> Sender {
     send.scale = reader.u8();
     send.peer_mss = reader.u16();
     send.path_mss = reader.u16();
+    send.verified_mss = reader.u16();
     send
 }
 

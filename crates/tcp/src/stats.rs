@@ -31,6 +31,14 @@ pub struct Stats {
     pub congestion_marks: u32,
     /// Congestion reductions made because of ECN echoes.
     pub congestion_echoes: u32,
+    /// Probes of a larger segment size sent.
+    pub mtu_probes: u32,
+    /// Of these, lost, or said to be too big.
+    pub mtu_probes_lost: u32,
+    /// Of these, acknowledged: the segments became larger.
+    pub mtu_raises: u32,
+    /// Times that full segments were taken to vanish in a black hole.
+    pub black_holes: u32,
 }
 
 /// The counters as a connection keeps them: what counts rare events takes memory only once one happened.

@@ -6,7 +6,7 @@ mod harness;
 
 use base::Duration;
 use harness::pattern;
-use harness::peer::{ACK, Peer, SYN_ACK};
+use harness::peer::{ACK, ISS, Peer, SYN_ACK};
 use proptest::prelude::*;
 use tcp::{Config, Connection, RestoreError, Snapshot, State};
 use wire::tcp::{Flags, Options, Timestamps};
@@ -95,7 +95,11 @@ fn perform(peer: &mut Peer, act: &Act) {
         }
         Act::Shutdown => peer.conn.handle_shutdown(),
         Act::Close => peer.conn.handle_close(peer.now),
-        Act::Mtu(mtu) => peer.conn.handle_path_mtu(*mtu),
+        Act::Mtu(mtu) => {
+            let unacked = base::SeqNumber(ISS) + 1 + peer.conn.acked_to() as u32;
+            peer.conn.handle_too_big(peer.now, *mtu, unacked);
+            peer.conn.handle_path_mtu(mtu.wrapping_mul(3));
+        }
         Act::Restart => {
             peer.conn = Connection::restore(&peer.conn.snapshot(), peer.now).unwrap();
             peer.buffer.forget_beyond(peer.conn.received_to());

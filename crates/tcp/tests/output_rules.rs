@@ -283,6 +283,71 @@ fn the_user_timeout_ends_what_is_not_acknowledged() {
     assert_eq!(peer.conn.error(), Some(Error::TimedOut));
 }
 
+/// Linux (`tcp_probe_timer`): the time runs from when the window held data back, whether probes are answered or not.
+#[test]
+fn the_user_timeout_ends_a_closed_window_too() {
+    let config = Config { user_timeout: Some(Duration::from_secs(30)), ..Config::default() };
+    let mut peer = Peer::established(&config);
+    peer.window = 0;
+    peer.ack(0);
+    // An hour without anything to send does not count.
+    peer.now += Duration::from_secs(3600);
+    let start = peer.now;
+    peer.send(100);
+    peer.drain();
+    let mut probes = 0;
+    while peer.conn.state() == State::Established {
+        peer.wait_for_deadline();
+        probes += peer.drain().len();
+        if peer.conn.state() == State::Established {
+            peer.ack(0);
+            peer.drain();
+        }
+    }
+    assert!(probes >= 5, "{probes}");
+    assert_eq!(peer.now.saturating_since(start), Duration::from_secs(30));
+    assert_eq!(peer.conn.error(), Some(Error::TimedOut));
+    // A window that opens in time starts the count anew.
+    let mut peer = Peer::established(&config);
+    peer.window = 0;
+    peer.ack(0);
+    peer.send(100);
+    peer.drain();
+    peer.wait(Duration::from_secs(29));
+    peer.window = 50;
+    peer.ack(0);
+    while !peer.drain().contains(&(0, 50)) {
+        peer.wait_for_deadline();
+    }
+    peer.window = 0;
+    peer.ack(50);
+    peer.drain();
+    let opened = peer.now;
+    while peer.conn.state() == State::Established {
+        peer.wait_for_deadline();
+        peer.drain();
+    }
+    assert!(peer.now.saturating_since(opened) >= Duration::from_secs(29));
+}
+
+#[test]
+fn the_user_timeout_takes_the_place_of_the_keepalive_count() {
+    let keepalive =
+        tcp::Keepalive { idle: Duration::from_secs(10), interval: Duration::from_secs(5), count: 2 };
+    let config = Config {
+        keepalive: Some(keepalive),
+        user_timeout: Some(Duration::from_secs(31)),
+        ..Config::default()
+    };
+    let mut peer = Peer::established(&config);
+    let start = peer.now;
+    while peer.conn.state() == State::Established {
+        peer.wait_for_deadline();
+        peer.drain();
+    }
+    assert_eq!(peer.now.saturating_since(start), Duration::from_secs(35), "at the probe after it");
+}
+
 #[test]
 fn the_window_shrinks_after_an_idle_time() {
     let mut peer = established();

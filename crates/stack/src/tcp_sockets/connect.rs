@@ -174,8 +174,9 @@ impl<B: BufferFamily> Stack<B> {
         buffers: B::Stream,
         options: &SocketOptions,
     ) -> Result<TcpSocket<B>, SocketError> {
-        let (link_mtu, path_mtu) = self.mtus_to(tuple.local.ip(), tuple.remote.ip())?;
-        let config = self.tcp_config(link_mtu, path_mtu, options);
+        let (link_mtu, path_mtu) = self.mtus_to(now, tuple.local.ip(), tuple.remote.ip())?;
+        let mut config = self.tcp_config(link_mtu, path_mtu, options);
+        config.remembered = self.remembered(now, tuple.remote.ip());
         let isn = self.isn.isn(now, tuple.local, tuple.remote);
         let isn = self.succeed_time_wait(now, &tuple).map_or(isn, |at_least| isn.later(at_least));
         let offset = self.isn.timestamp_offset(tuple.local, tuple.remote);

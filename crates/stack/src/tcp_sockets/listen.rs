@@ -149,11 +149,12 @@ impl<B: BufferFamily> Stack<B> {
             self.stats.drop_syn_queue += 1;
             return;
         }
-        let Ok((link_mtu, path_mtu)) = self.mtus_to(tuple.local.ip(), tuple.remote.ip()) else {
+        let Ok((link_mtu, path_mtu)) = self.mtus_to(now, tuple.local.ip(), tuple.remote.ip()) else {
             self.stats.drop_no_route += 1;
             return;
         };
-        let config = self.tcp_config(link_mtu, path_mtu, &options);
+        let mut config = self.tcp_config(link_mtu, path_mtu, &options);
+        config.remembered = self.remembered(now, tuple.remote.ip());
         let isn = self.isn.isn(now, tuple.local, tuple.remote);
         // RFC 1122 §4.2.2.13: a connection that follows one in TIME-WAIT starts beyond its last sequence number.
         let isn = at_least.map_or(isn, |least| isn.later(least));

@@ -175,6 +175,9 @@ impl<B: BufferFamily> Stack<B> {
         }
         if after.state != before.state {
             self.on_state_changed(index, before.state, after.state, stage);
+            if after.state == tcp::State::Closed {
+                self.remember_path(now, index);
+            }
         }
         if after.state == tcp::State::Closed {
             self.leave_tables(index);
@@ -291,11 +294,16 @@ impl<B: BufferFamily> Stack<B> {
     }
 
     /// The MTUs of the link and of the whole way to a peer.
-    pub(crate) fn mtus_to(&self, source: IpAddr, remote: IpAddr) -> Result<(u16, u16), SocketError> {
+    pub(crate) fn mtus_to(
+        &self,
+        now: Instant,
+        source: IpAddr,
+        remote: IpAddr,
+    ) -> Result<(u16, u16), SocketError> {
         let (interface, _, _) = self.route_to(source, remote)?;
         let link = self.interfaces[interface.index()].capabilities.mtu;
         let path = match remote {
-            IpAddr::V4(remote) => self.mtu_towards(interface, remote),
+            IpAddr::V4(remote) => self.mtu_towards(now, interface, remote),
             IpAddr::V6(_) => return Err(SocketError::FamilyNotSupported),
         };
         Ok((link, path))

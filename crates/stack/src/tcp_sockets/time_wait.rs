@@ -27,6 +27,7 @@ impl<B: BufferFamily> Stack<B> {
             return;
         };
         let tuple = tcp.tuple();
+        self.remember_path(now, index);
         self.leave_tables(index);
         self.release(index);
         if record.deadline() <= now {

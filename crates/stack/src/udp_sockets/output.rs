@@ -90,7 +90,7 @@ impl<B: BufferFamily> Stack<B> {
             }
             budget.spend(payload_len + MAX_HEADERS);
             self.stats.udp_out += 1;
-            let mtu = usize::from(self.mtu_towards(interface, plan.packet.destination));
+            let mtu = usize::from(self.mtu_towards(now, interface, plan.packet.destination));
             let whole = ipv4::HEADER_LEN + HEADER_LEN + payload_len <= mtu;
             match self.open_link(now, plan.path) {
                 Ok(link) if whole => self.send_from_buffer(index, &link, &plan, sink),

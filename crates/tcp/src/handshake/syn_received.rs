@@ -5,7 +5,7 @@ use core::ops::ControlFlow;
 use base::{Duration, Instant};
 use wire::tcp::Flags;
 
-use crate::congestion::Congestion;
+use crate::congestion::{Congestion, CongestionControl};
 use crate::connection::Connection;
 use crate::segment::{SegmentIn, position_of};
 use crate::state::{Event, State};
@@ -62,10 +62,12 @@ impl Connection {
         } else {
             self.settings.rto_initial_ms = self.settings.rto_initial_ms.max(FALLBACK_RTO_MS);
         }
+        self.begin_mtu_search(now);
         // RFC 6928 §2: one segment if the SYN had to be repeated more than once.
         let segments = if syn.transmissions > 2 { 1 } else { self.settings.initial_congestion_window };
         let window = u32::from(segments) * u32::from(self.send.mss);
-        self.congestion = Congestion::new(self.congestion.algorithm(), window);
+        self.congestion =
+            Congestion::restored(self.congestion.algorithm(), window, self.congestion.ssthresh());
         self.rtt.backoff = 0;
         self.recovery.timeouts = 0;
         self.recovery.progress_at = now;

@@ -287,6 +287,7 @@ impl Connection {
         self.recovery.timeouts = 0;
         self.recovery.progress_at = now;
         self.soft_error = None;
+        self.on_ack_of_sizes(now, summary.largest);
         if self.recovery.phase == Phase::Open && self.recovery.high < self.send.una {
             self.recovery.high = 0; // so that it never lies a wrap behind
         }
@@ -325,6 +326,7 @@ fn note_delivery(record: &Record, high: Position, summary: &mut AckSummary) {
     if summary.newest.is_none_or(is_newer) {
         summary.newest = Some(*record);
     }
+    summary.largest = summary.largest.max(record.len);
     if record.was_retransmitted() {
         summary.retransmitted_delivered = true;
         return;

@@ -129,7 +129,10 @@ impl Connection {
     /// What the congestion window leaves.
     #[inline]
     pub(crate) fn congestion_allowance(&self) -> u32 {
-        self.effective_window().saturating_sub(self.pipe())
+        let (window, pipe) = (self.effective_window(), self.pipe());
+        // A segment size that has grown beyond the window must not close it for good.
+        let window = if pipe == 0 { window.max(self.send.mss.into()) } else { window };
+        window.saturating_sub(pipe)
     }
 
     /// How much of the first lost range may be sent again now; 0: nothing is lost, or the window does not allow it.
@@ -180,6 +183,14 @@ impl Connection {
         }
         let len = self.sendable(limit.max_payload);
         if len == 0 || self.pacing_blocks(now) {
+            return None;
+        }
+        if self.search.is_some()
+            && let Some(probe) = self.poll_mtu_probe(now)
+        {
+            return Some(probe);
+        }
+        if self.is_held_for_probe() {
             return None;
         }
         Some(self.send_new(now, len))
@@ -248,7 +259,7 @@ impl Connection {
         }
         self.pending.force = false;
         if self.lacks_persist_timer() {
-            self.arm_persist(now);
+            self.begin_persist(now);
         }
     }
 

@@ -7,7 +7,7 @@ impl Connection {
     /// follows. The FIN's position is included when it goes along.
     #[inline]
     pub(crate) fn sendable(&self, max_payload: u32) -> u32 {
-        if self.send.nxt >= self.send.end() || !self.state.sends_data() {
+        if self.send.nxt >= self.send.end() || !self.state.sends_data() || self.is_held_for_probe() {
             return 0;
         }
         let queued = self.send.queued.saturating_sub(self.send.nxt);

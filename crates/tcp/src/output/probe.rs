@@ -38,6 +38,15 @@ impl Connection {
         self.timers.set(Timer::Persist, now + wait);
     }
 
+    /// The persist timer is armed while nothing is outstanding: from here on the user waits (Linux: `probes_tstamp`), and
+    /// answers to probes do not change that.
+    pub(crate) fn begin_persist(&mut self, now: Instant) {
+        if self.send.right_edge() <= self.send.nxt {
+            self.recovery.progress_at = now;
+        }
+        self.arm_persist(now);
+    }
+
     /// The persist timer expired.
     pub(crate) fn on_persist_timeout(&mut self, now: Instant) {
         if self.send.right_edge() > self.send.nxt {

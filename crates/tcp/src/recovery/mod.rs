@@ -82,6 +82,8 @@ pub(crate) struct AckSummary {
     pub(crate) duplicate_sack: bool,
     /// The echoed timestamp, if it carried one.
     pub(crate) echo: Option<u32>,
+    /// The longest record newly delivered.
+    pub(crate) largest: u32,
     /// It carried SACK blocks with something new.
     pub(crate) newly_sacked: u32,
 }
@@ -172,6 +174,9 @@ impl Connection {
         match detected.next_check {
             Some(at) => self.timers.set(Timer::Reordering, at),
             None => self.timers.clear(Timer::Reordering),
+        }
+        if detected.lost > 0 && self.is_only_probe_lost(now) {
+            return 0;
         }
         if let Some(record) = detected.latest.filter(|_| self.congestion.is_model_based()) {
             self.congestion.on_lost(&LostSample {

@@ -85,5 +85,6 @@ impl Connection {
         self.begin_forward_recovery(first);
         self.timers.clear(Timer::Reordering);
         self.timers.clear(Timer::LossProbe);
+        self.on_timeout_of_sizes(now);
     }
 }

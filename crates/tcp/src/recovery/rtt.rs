@@ -58,7 +58,7 @@ impl RoundTrip {
         if !self.has_sample() {
             // RFC 6298 §2.2
             self.srtt = sample;
-            self.rttvar = sample / 2;
+            self.rttvar = self.rttvar.max(sample / 2); // what is remembered of the path counts too
             return;
         }
         // RFC 6298 §2.3, alpha = 1/8 and beta = 1/4.

@@ -32,6 +32,8 @@ pub(crate) struct Sender {
     pub(crate) peer_mss: u16,
     /// The largest segment payload the path takes, options not yet taken off.
     pub(crate) path_mss: u16,
+    /// The largest such size of which a full segment was acknowledged; 0: none yet.
+    pub(crate) verified_mss: u16,
     /// The effective MSS: payload bytes of a full segment with its usual options (RFC 9293 §3.7.1).
     pub(crate) mss: u16,
     /// The end of the last segment sent that was not full: Nagle's algorithm as Minshall modified it.
@@ -54,6 +56,7 @@ impl Sender {
             scale: 0,
             peer_mss: path_mss,
             path_mss,
+            verified_mss: 0,
             mss: path_mss,
             small_end: 0,
             scoreboard: Scoreboard::new(),

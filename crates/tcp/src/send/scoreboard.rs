@@ -191,6 +191,26 @@ impl Scoreboard {
         }
     }
 
+    /// Of what lies in `[start, end)`, the bytes that are lost and wait.
+    pub(crate) fn lost_within(&self, start: Position, end: Position) -> u32 {
+        self.board.as_ref().map_or(0, |board| board.lost_within(start, end))
+    }
+
+    /// Marks what is in flight of `[start, end)` as lost, but not as ever lost: it says nothing about the path's capacity.
+    pub(crate) fn mark_range_lost(&mut self, start: Position, end: Position) {
+        let marked = self.mark_lost_where(|record| {
+            if record.start >= end { None } else { Some(record.start >= start && record.end() <= end) }
+        });
+        self.forgive_lost(marked);
+    }
+
+    /// `len` bytes of what was marked lost do not count as ever lost.
+    pub(crate) fn forgive_lost(&mut self, len: u32) {
+        if let Some(board) = &mut self.board {
+            board.lost_total = board.lost_total.wrapping_sub(len);
+        }
+    }
+
     /// The first record that is lost and waits.
     #[inline]
     pub(crate) fn next_lost(&self) -> Option<Record> {
@@ -380,6 +400,12 @@ impl Board {
                 self.set_fate(index, Fate::InFlight);
             }
         }
+    }
+
+    fn lost_within(&self, start: Position, end: Position) -> u32 {
+        let from = self.records.partition_point(|record| record.end() <= start);
+        let within = self.records.range(from..).take_while(|record| record.start < end);
+        within.filter(|record| record.fate == Fate::Lost).map(|record| record.len).sum()
     }
 
     fn next_lost_index(&self) -> Option<usize> {
