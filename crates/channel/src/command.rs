@@ -8,7 +8,7 @@ use std::net::Shutdown;
 
 use base::Duration;
 use stack::SocketOption;
-use tcp::Keepalive;
+use tcp::{CongestionAlgorithm, Keepalive};
 
 use crate::layout::{COMMAND_WORDS, RingLocation};
 use crate::record::{address_from_words, address_words};
@@ -113,7 +113,7 @@ pub enum Command {
         /// For the answer.
         sequence: u32,
     },
-    /// Asks for the [`SocketInfo`](crate::SocketInfo) in the record.
+    /// Asks for [`TcpInfo`](tcp::TcpInfo), which is given in the header of F.
     Info {
         /// The socket.
         socket: u32,
@@ -272,6 +272,7 @@ mod option {
     pub(super) const RECEIVE_LIMIT: u16 = 10;
     pub(super) const USER_TIMEOUT: u16 = 11;
     pub(super) const LINGER2: u16 = 12;
+    pub(super) const CONGESTION: u16 = 13;
 }
 
 fn encode_option(option: SocketOption) -> (u16, u64) {
@@ -288,6 +289,7 @@ fn encode_option(option: SocketOption) -> (u16, u64) {
         SocketOption::ReceiveLimit(bytes) => (option::RECEIVE_LIMIT, bytes.into()),
         SocketOption::UserTimeout(time) => (option::USER_TIMEOUT, encode_time(time)),
         SocketOption::Linger2(time) => (option::LINGER2, encode_time(time)),
+        SocketOption::Congestion(algorithm) => (option::CONGESTION, algorithm.code().into()),
     }
 }
 
@@ -314,6 +316,9 @@ fn decode_option(code: u16, value: u64) -> Result<Option<SocketOption>, Offence>
         }
         option::USER_TIMEOUT => SocketOption::UserTimeout(decode_time(value)?),
         option::LINGER2 => SocketOption::Linger2(decode_time(value)?),
+        option::CONGESTION => {
+            SocketOption::Congestion(CongestionAlgorithm::from_code(octet()?).ok_or(Offence::BadArgument)?)
+        }
         _ => return Ok(None),
     }))
 }

@@ -15,7 +15,7 @@ pub const MAGIC_A: u64 = u64::from_le_bytes(*b"OUTBRD A");
 /// Marks segment F ("OUTBRD F").
 pub const MAGIC_F: u64 = u64::from_le_bytes(*b"OUTBRD F");
 /// The version of this layout, of the commands, the events and the control messages. Both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The unit of the data areas.
 pub const PAGE: usize = 1 << PAGE_LOG2;
@@ -64,6 +64,9 @@ pub(crate) mod header_f {
     /// Not zero: the FEP sleeps although there are more events than the ring holds.
     pub(crate) const EVENTS_WAITING: usize = 260;
     pub(crate) const EVENTS_PRODUCED: usize = 256;
+    /// The answer to the last INFO command, [`TcpInfo`](tcp::TcpInfo) as its bytes.
+    pub(crate) const INFO: usize = 1024;
+    pub(crate) const INFO_WORDS: usize = 38;
 }
 
 /// A socket's record in A: offsets of its words, and its size.
@@ -105,16 +108,16 @@ pub(crate) mod record_f {
     pub(crate) const LOCAL: usize = 56;
     /// Three words, as `LOCAL`.
     pub(crate) const REMOTE: usize = 80;
-    /// [`SocketInfo`](crate::SocketInfo), six 32-bit words.
-    pub(crate) const INFO: usize = 104;
-    pub(crate) const INFO_WORDS: usize = 6;
     pub(crate) const SIZE: usize = 128;
 }
 
 const _: () = {
     assert!(record_a::WATCHED + 4 <= record_a::SIZE && record_a::SIZE.is_multiple_of(CACHE_LINE));
-    assert!(record_f::INFO + 4 * record_f::INFO_WORDS <= record_f::SIZE);
-    assert!(record_f::LOCAL + 24 <= record_f::REMOTE && record_f::REMOTE + 24 <= record_f::INFO);
+    assert!(record_f::LOCAL + 24 <= record_f::REMOTE && record_f::REMOTE + 24 <= record_f::SIZE);
+    assert!(header_f::EVENTS_PRODUCED + CACHE_LINE <= header_f::INFO);
+    assert!(
+        tcp::TcpInfo::SIZE == 8 * header_f::INFO_WORDS && header_f::INFO + 8 * header_f::INFO_WORDS <= PAGE
+    );
     assert!(record_f::SIZE.is_multiple_of(CACHE_LINE));
     assert!(header_a::WAITERS_USED + CACHE_LINE <= PAGE && header_f::EVENTS_PRODUCED + CACHE_LINE <= PAGE);
     assert!(PAGE_LOG2 < MAX_RING_LOG2);
@@ -317,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_what_version_1_says() {
+    fn the_layout_is_what_version_2_says() {
         let geometry = Geometry {
             sockets: 1024,
             waiters: 64,

@@ -39,7 +39,7 @@ pub use event::Event;
 pub use layout::{Geometry, RingLocation};
 pub use mapping::MemoryUse;
 pub use offence::Offence;
-pub use record::{SocketInfo, State};
+pub use record::State;
 
 /// Both halves of a channel in one process, without a control socket: for a stack in a thread of the application.
 pub fn pair(limits: &fep::Limits) -> io::Result<(fep::AppChannel, Arc<app::Channel>)> {

@@ -2,7 +2,9 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use crate::layout::record_f;
+use tcp::TcpInfo;
+
+use crate::layout::header_f::INFO_WORDS;
 
 bitflags::bitflags! {
     /// What a socket is doing. Loaded before the cursors: with [`PEER_CLOSED`](Self::PEER_CLOSED) set, `received` is final.
@@ -34,39 +36,20 @@ impl State {
     pub const ENDS_WRITING: Self = Self::SEND_CLOSED.union(Self::ERROR).union(Self::CLOSED);
 }
 
-/// What an INFO command fills in, for `TCP_INFO`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SocketInfo {
-    /// Smoothed round-trip time in microseconds.
-    pub srtt_us: u32,
-    /// Its variation in microseconds.
-    pub rttvar_us: u32,
-    /// Congestion window in bytes.
-    pub congestion_window: u32,
-    /// The peer's receive window in bytes.
-    pub peer_window: u32,
-    /// Segments that were sent again.
-    pub retransmits: u32,
-    /// Payload bytes of a full segment.
-    pub segment_size: u32,
+/// What an INFO command asks for, in the words of F's header.
+pub(crate) fn info_words(info: &TcpInfo) -> [u64; INFO_WORDS] {
+    let bytes = info.to_bytes();
+    let mut words = bytes.chunks_exact(8);
+    core::array::from_fn(|_| words.next().and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes))
 }
 
-impl SocketInfo {
-    pub(crate) fn to_words(self) -> [u32; record_f::INFO_WORDS] {
-        [
-            self.srtt_us,
-            self.rttvar_us,
-            self.congestion_window,
-            self.peer_window,
-            self.retransmits,
-            self.segment_size,
-        ]
+/// From the words that [`info_words`] made.
+pub(crate) fn info_from_words(words: [u64; INFO_WORDS]) -> TcpInfo {
+    let mut bytes = [0; TcpInfo::SIZE];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_ne_bytes());
     }
-
-    pub(crate) fn from_words(words: [u32; record_f::INFO_WORDS]) -> Self {
-        let [srtt_us, rttvar_us, congestion_window, peer_window, retransmits, segment_size] = words;
-        Self { srtt_us, rttvar_us, congestion_window, peer_window, retransmits, segment_size }
-    }
+    TcpInfo::from_bytes(&bytes)
 }
 
 /// An address in words: two of the address itself, then port, family (0: none) and scope.

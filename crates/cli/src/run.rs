@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// With --arch host: the largest IP packet (or OUTBOARD_MTU)
     #[arg(long, value_name = "BYTES")]
     mtu: Option<OsString>,
+    /// With --arch host: the congestion control, cubic, reno or bbr (or OUTBOARD_CONGESTION_CONTROL)
+    #[arg(long, value_name = "NAME")]
+    congestion_control: Option<OsString>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -96,6 +99,7 @@ fn use_host(args: &Args, command: &mut Command) -> anyhow::Result<()> {
         ("OUTBOARD_ADDRESS", &args.address),
         ("OUTBOARD_GATEWAY", &args.gateway),
         ("OUTBOARD_MTU", &args.mtu),
+        ("OUTBOARD_CONGESTION_CONTROL", &args.congestion_control),
     ];
     let setting = |name: &str| -> Option<OsString> {
         let flag =

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use fep::control::{ConnectionStatus, Status};
+use fep::control::{ConnectionStatus, Status, TcpStatus};
 
 use crate::target::{Target, exit};
 
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// List the sockets, as `ss` does
+    /// List the sockets, as `ss -ti` does, and what limits each connection
     #[arg(long)]
     connections: bool,
     /// Show counters that are zero too
@@ -69,7 +69,67 @@ fn listing(connections: &[ConnectionStatus]) -> String {
             if one.pid == 0 { String::new() } else { one.pid.to_string() },
         ]);
     }
-    trim_lines(&table.to_string())
+    let rows = trim_lines(&table.to_string());
+    let mut rows = rows.lines();
+    let mut text = rows.next().unwrap_or_default().to_owned();
+    for (row, one) in rows.zip(connections) {
+        text.push('\n');
+        text.push_str(row);
+        if let Some(tcp) = &one.tcp {
+            text.push_str("\n      ");
+            text.push_str(&details(tcp));
+        }
+    }
+    text
+}
+
+/// What `ss -ti` shows of a connection, and how long each reason limited it.
+fn details(tcp: &TcpStatus) -> String {
+    let mut words = vec![tcp.congestion_control.clone()];
+    for (on, name) in [(tcp.timestamps, "ts"), (tcp.sack, "sack"), (tcp.ecn, "ecn")] {
+        if on {
+            words.push(name.to_owned());
+        }
+    }
+    if tcp.wscale {
+        words.push(format!("wscale:{},{}", tcp.snd_wscale, tcp.rcv_wscale));
+    }
+    let millis = |us: u32| f64::from(us) / 1e3;
+    words.push(format!("{} rto:{}", tcp.ca_state, millis(tcp.rto_us)));
+    words.push(format!("rtt:{}/{}", millis(tcp.rtt_us), millis(tcp.rttvar_us)));
+    words.push(format!("mss:{} pmtu:{}", tcp.snd_mss_bytes, tcp.pmtu_bytes));
+    words.push(format!("cwnd:{} ssthresh:{}", tcp.snd_cwnd_segments, tcp.snd_ssthresh_segments));
+    words.push(format!("snd_wnd:{} rcv_wnd:{}", tcp.snd_wnd_bytes, tcp.rcv_wnd_bytes));
+    let counts = [
+        ("bytes_sent", tcp.bytes_sent),
+        ("bytes_retrans", tcp.bytes_retrans),
+        ("bytes_acked", tcp.bytes_acked),
+        ("bytes_received", tcp.bytes_received),
+        ("notsent", tcp.notsent_bytes.into()),
+        ("segs_out", tcp.segs_out.into()),
+        ("segs_in", tcp.segs_in.into()),
+        ("unacked", tcp.unacked_segments.into()),
+        ("sacked", tcp.sacked_segments.into()),
+        ("lost", tcp.lost_segments.into()),
+        ("retrans", tcp.total_retrans_segments.into()),
+        ("timeouts", tcp.total_rto.into()),
+        ("rcv_ooopack", tcp.rcv_ooopack.into()),
+    ];
+    words
+        .extend(counts.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name}:{count}")));
+    for (name, rate) in
+        [("pacing", tcp.pacing_rate_bytes_per_second), ("delivery", tcp.delivery_rate_bytes_per_second)]
+    {
+        if rate > 0 && rate < u64::MAX {
+            words.push(format!("{name}_rate:{:.1}Mbit/s", rate as f64 * 8.0 / 1e6));
+        }
+    }
+    let total: u64 = tcp.limited_by_ns.values().sum();
+    for (reason, ns) in tcp.limited_by_ns.iter().filter(|(_, ns)| **ns > 0) {
+        let share = 100.0 * *ns as f64 / total.max(1) as f64;
+        words.push(format!("{reason}:{:.1}ms({share:.1}%)", *ns as f64 / 1e6));
+    }
+    words.join(" ")
 }
 
 fn table(status: &Status, all: bool) -> String {
@@ -207,6 +267,16 @@ mod tests {
             state: "LISTEN".into(),
             ..ConnectionStatus::default()
         };
-        assert_eq!(listing(&[one.clone(), one]).lines().count(), 3);
+        assert_eq!(listing(&[one.clone(), one.clone()]).lines().count(), 3);
+        let tcp = TcpStatus {
+            congestion_control: "bbr".into(),
+            rtt_us: 45_500,
+            limited_by_ns: [("application".into(), 3_000_000), ("pacing".into(), 1_000_000)].into(),
+            ..TcpStatus::default()
+        };
+        let text = listing(&[ConnectionStatus { tcp: Some(tcp), ..one.clone() }, one]);
+        assert_eq!(text.lines().count(), 4);
+        assert!(text.contains("bbr") && text.contains("rtt:45.5/0"), "{text}");
+        assert!(text.contains("application:3.0ms(75.0%) pacing:1.0ms(25.0%)"), "{text}");
     }
 }

@@ -54,6 +54,9 @@ pub(crate) struct Args {
     /// Carry bare IP packets over a TUN device instead of Ethernet frames over a TAP device
     #[arg(long)]
     tun: bool,
+    /// The congestion control of connections that choose none: cubic, reno or bbr
+    #[arg(long, value_name = "NAME")]
+    congestion_control: Option<String>,
     /// How long to look for work before sleeping
     #[arg(long, value_name = "MICROSECONDS")]
     spin: Option<u64>,
@@ -105,6 +108,7 @@ fn settings(args: &Args) -> Result<Settings, fep::config::ConfigError> {
         mtu: args.mtu,
         offload: args.no_offload.then_some(false),
         tun: args.tun.then_some(true),
+        congestion_control: args.congestion_control.clone(),
         spin_us: args.spin,
         capture: args.capture.clone(),
         ..Settings::default()

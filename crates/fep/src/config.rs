@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use base::{Duration, IpCidr};
 use serde::{Deserialize, Serialize};
+use tcp::CongestionAlgorithm;
 
 use crate::names;
 
@@ -47,6 +48,9 @@ pub struct Settings {
     pub offload: Option<bool>,
     /// Bare IP packets over a TUN device instead of Ethernet frames over a TAP device.
     pub tun: Option<bool>,
+    /// The congestion control of connections that choose none: `cubic`, `reno` or `bbr`.
+    #[serde(alias = "congestion-control")]
+    pub congestion_control: Option<String>,
     /// Microseconds of looking for work before sleeping.
     pub spin_us: Option<u64>,
     /// A pcapng file that gets a copy of every frame.
@@ -138,6 +142,8 @@ pub struct Network {
 pub struct WorkerConfig {
     /// How long it looks for work before it sleeps.
     pub spin: Duration,
+    /// The congestion control of connections that choose none.
+    pub congestion: CongestionAlgorithm,
     /// Limits.
     pub limits: Limits,
 }
@@ -177,7 +183,7 @@ impl Default for Limits {
 
 impl Default for WorkerConfig {
     fn default() -> Self {
-        Self { spin: DEFAULT_SPIN, limits: Limits::default() }
+        Self { spin: DEFAULT_SPIN, congestion: CongestionAlgorithm::default(), limits: Limits::default() }
     }
 }
 
@@ -236,6 +242,7 @@ impl Settings {
             mtu: self.mtu.or(below.mtu),
             offload: self.offload.or(below.offload),
             tun: self.tun.or(below.tun),
+            congestion_control: self.congestion_control.or(below.congestion_control),
             spin_us: self.spin_us.or(below.spin_us),
             capture: self.capture.or(below.capture),
             limits: self.limits.or(below.limits),
@@ -261,7 +268,11 @@ impl Config {
             offload: settings.offload.unwrap_or(true),
             tun: settings.tun.unwrap_or(false),
             capture: settings.capture.clone(),
-            worker: WorkerConfig { spin: spin(settings.spin_us)?, limits: limits(settings.limits.as_ref())? },
+            worker: WorkerConfig {
+                spin: spin(settings.spin_us)?,
+                congestion: congestion(settings.congestion_control.as_deref())?,
+                limits: limits(settings.limits.as_ref())?,
+            },
             name,
             tap,
             network,
@@ -323,6 +334,14 @@ fn socket_mode(text: Option<&str>) -> Result<u32, ConfigError> {
         .ok_or_else(|| value("socket_mode", format!("{text:?} is not an octal mode as in \"0660\"")))
 }
 
+fn congestion(name: Option<&str>) -> Result<CongestionAlgorithm, ConfigError> {
+    let Some(name) = name else { return Ok(CongestionAlgorithm::default()) };
+    CongestionAlgorithm::from_name(name).ok_or_else(|| {
+        let known: Vec<_> = CongestionAlgorithm::ALL.into_iter().map(CongestionAlgorithm::name).collect();
+        value("congestion_control", format!("{name:?} is none of {}", known.join(", ")))
+    })
+}
+
 fn spin(microseconds: Option<u64>) -> Result<Duration, ConfigError> {
     match microseconds {
         None => Ok(DEFAULT_SPIN),
@@ -377,10 +396,13 @@ mod tests {
 
     #[test]
     fn flags_win_over_the_file() {
-        let file = settings("tap = 'ob0'\naddress = '10.0.0.2/24'\nmtu = 9000\ngateway = '10.0.0.1'");
+        let file = settings(
+            "tap = 'ob0'\naddress = '10.0.0.2/24'\nmtu = 9000\ngateway = '10.0.0.1'\ncongestion-control = 'bbr'",
+        );
         let flags = Settings { mtu: Some(1400), ..Settings::default() };
         let config = Config::new(&flags.over(file)).unwrap();
         assert_eq!(config.network.mtu, 1400);
+        assert_eq!(config.worker.congestion, CongestionAlgorithm::Bbr);
         assert_eq!(
             config.network.routes,
             [("0.0.0.0/0".parse().unwrap(), Some("10.0.0.1".parse().unwrap()))]
@@ -406,6 +428,7 @@ mod tests {
             ("gateway = '10.0.1.1'", "gateway"),
             ("kernel_address = '10.0.0.1'", "kernel_address"),
             ("spin_us = 5000000", "spin_us"),
+            ("congestion_control = 'vegas'", "congestion_control"),
             ("socket_mode = '999'", "socket_mode"),
             ("name = 'a/b'", "name"),
             ("limits.sockets = 1", "limits.sockets"),

@@ -20,7 +20,7 @@ const WIRE: Capabilities = Capabilities {
 
 fn host(address: &str, device: MemoryDevice) -> io::Result<Endpoint> {
     let address = address.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
-    Endpoint::host(HostConfig { addresses: vec![address], gateway: None }, device)
+    Endpoint::host(HostConfig { addresses: vec![address], ..HostConfig::default() }, device)
 }
 
 fn main() -> io::Result<()> {

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         hardware_address: EthernetAddress::locally_administered(2),
     })?;
     let address = address.parse().map_err(|_| "the address needs a prefix length")?;
-    let endpoint = Endpoint::host(HostConfig { addresses: vec![address], gateway: None }, device)?;
+    let endpoint = Endpoint::host(HostConfig { addresses: vec![address], ..HostConfig::default() }, device)?;
 
     for stream in TcpListener::bind(&endpoint, "0.0.0.0:7")?.incoming() {
         let mut stream = stream?;

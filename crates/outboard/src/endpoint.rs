@@ -18,7 +18,9 @@ use channel::app::Channel;
 use channel::control::Network;
 use channel::{Command, Event};
 use device::Device;
+use fep::config::WorkerConfig;
 
+use crate::CongestionAlgorithm;
 use crate::env::Environment;
 use crate::raw::Observer;
 
@@ -35,6 +37,8 @@ pub struct HostConfig {
     pub addresses: Vec<IpCidr>,
     /// Where everything that is not on the link goes.
     pub gateway: Option<IpAddr>,
+    /// The congestion control of connections that choose none.
+    pub congestion_control: CongestionAlgorithm,
 }
 
 /// A stack to open sockets on. Clones are the same endpoint; the last one and its last socket end it.
@@ -102,6 +106,7 @@ impl Endpoint {
             fep::host::HostConfig {
                 addresses: config.addresses,
                 gateway: config.gateway,
+                worker: WorkerConfig { congestion: config.congestion_control, ..WorkerConfig::default() },
                 ..Default::default()
             },
             device,
@@ -111,7 +116,8 @@ impl Endpoint {
     }
 
     /// The endpoint that the environment names, as `outboard run` sets it: `OUTBOARD_ARCH=host` with
-    /// `OUTBOARD_TAP`, `OUTBOARD_ADDRESS`, `OUTBOARD_GATEWAY`, `OUTBOARD_MTU`, or else `OUTBOARD_SOCKET`, or else the
+    /// `OUTBOARD_TAP`, `OUTBOARD_ADDRESS`, `OUTBOARD_GATEWAY`, `OUTBOARD_MTU`,
+    /// `OUTBOARD_CONGESTION_CONTROL`, or else `OUTBOARD_SOCKET`, or else the
     /// default FEP.
     pub fn from_env() -> io::Result<Self> {
         match Environment::read(|name| std::env::var_os(name))? {

@@ -11,7 +11,7 @@ use device::tap::{Tap, TapOptions};
 use wire::ethernet::EthernetAddress;
 use wire::frame::Medium;
 
-use crate::HostConfig;
+use crate::{CongestionAlgorithm, HostConfig};
 
 /// The stack to use.
 pub(crate) enum Environment {
@@ -44,7 +44,7 @@ pub struct HostSettings {
 
 impl HostSettings {
     /// From variables: `OUTBOARD_TAP`, `OUTBOARD_ADDRESS` (with a prefix length; several with commas between),
-    /// `OUTBOARD_GATEWAY`, `OUTBOARD_MTU`.
+    /// `OUTBOARD_GATEWAY`, `OUTBOARD_MTU`, `OUTBOARD_CONGESTION_CONTROL`.
     pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Self> {
         let text = |name: &str| match variable(name) {
             None => Ok(None),
@@ -61,7 +61,13 @@ impl HostSettings {
         let gateway =
             text("OUTBOARD_GATEWAY")?.map(|value| parse::<IpAddr>("OUTBOARD_GATEWAY", &value)).transpose()?;
         let mtu = text("OUTBOARD_MTU")?.map(|value| parse::<u16>("OUTBOARD_MTU", &value)).transpose()?;
-        Ok(Self { tap: needed("OUTBOARD_TAP")?, mtu, config: HostConfig { addresses, gateway } })
+        let congestion_control = match text("OUTBOARD_CONGESTION_CONTROL")? {
+            None => CongestionAlgorithm::default(),
+            Some(name) => CongestionAlgorithm::from_name(&name)
+                .ok_or_else(|| invalid(&format!("OUTBOARD_CONGESTION_CONTROL: {name:?} is not known")))?,
+        };
+        let config = HostConfig { addresses, gateway, congestion_control };
+        Ok(Self { tap: needed("OUTBOARD_TAP")?, mtu, config })
     }
 
     /// Opens the device.

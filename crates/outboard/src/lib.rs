@@ -48,6 +48,7 @@ pub use device;
 /// What frames look like to a device.
 pub use wire::{ethernet::EthernetAddress, frame};
 
+pub use ::tcp::{CongestionAlgorithm, Limit, LimitedBy, TcpInfo};
 pub use base::IpCidr;
 pub use endpoint::{Endpoint, HostConfig};
 pub use env::HostSettings;

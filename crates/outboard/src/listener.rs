@@ -6,8 +6,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use crate::options::{Blocking, each_address};
-use crate::raw::{self, Interest};
-use crate::{Endpoint, TcpStream};
+use crate::raw::{self, Interest, SocketOption};
+use crate::{CongestionAlgorithm, Endpoint, TcpStream};
 
 /// How many connections may wait to be accepted, as in `std`.
 const BACKLOG: u32 = 128;
@@ -38,6 +38,11 @@ impl TcpListener {
     /// The non-blocking socket underneath.
     pub fn raw(&self) -> &raw::Socket {
         &self.shared.socket
+    }
+
+    /// The congestion control of the connections accepted from now on.
+    pub fn set_congestion_control(&self, algorithm: CongestionAlgorithm) -> io::Result<()> {
+        self.raw().set_option(SocketOption::Congestion(algorithm))
     }
 
     /// The next connection and the address of its peer.

@@ -6,9 +6,9 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::Endpoint;
 use crate::options::{Blocking, each_address};
 use crate::raw::{self, Interest, SocketOption};
+use crate::{CongestionAlgorithm, Endpoint, TcpInfo};
 
 /// A TCP connection. Dropping the last clone closes it: what is queued is still delivered.
 #[derive(Clone)]
@@ -128,6 +128,21 @@ impl TcpStream {
     /// Whether Nagle's algorithm is off.
     pub fn nodelay(&self) -> io::Result<bool> {
         Ok(self.raw().options().nodelay)
+    }
+
+    /// Another congestion control; it goes on from the present window.
+    pub fn set_congestion_control(&self, algorithm: CongestionAlgorithm) -> io::Result<()> {
+        self.raw().set_option(SocketOption::Congestion(algorithm))
+    }
+
+    /// The congestion control.
+    pub fn congestion_control(&self) -> io::Result<CongestionAlgorithm> {
+        self.raw().congestion_control()
+    }
+
+    /// The connection in numbers (`TCP_INFO`), and how long each reason limited it. Asks the stack.
+    pub fn info(&self) -> io::Result<TcpInfo> {
+        self.raw().info()
     }
 
     /// The time to live of the packets that this socket sends.

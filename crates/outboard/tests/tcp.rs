@@ -6,12 +6,12 @@ mod common;
 use std::io::{BufRead, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{FIRST, hosts, hosts_over};
 use outboard::frame::Medium;
 use outboard::raw::Interest;
-use outboard::{Endpoint, PollEntry, TcpListener, TcpStream, poll};
+use outboard::{CongestionAlgorithm, Endpoint, Limit, PollEntry, TcpListener, TcpStream, poll};
 
 /// A connection between two hosts: the side that connected, and the side that accepted.
 fn connection(server: &Endpoint, client: &Endpoint) -> (TcpStream, TcpStream) {
@@ -48,6 +48,46 @@ fn bytes_arrive_both_ways_over_every_kind_of_wire() {
             }
         });
     }
+}
+
+#[test]
+fn a_connection_tells_what_it_did_and_what_limits_it() {
+    let (server, client) = hosts();
+    let listener = TcpListener::bind(&server, (FIRST, 0)).unwrap();
+    listener.set_congestion_control(CongestionAlgorithm::Bbr).unwrap();
+    let near = TcpStream::connect(&client, listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    assert_eq!(near.congestion_control().unwrap(), CongestionAlgorithm::Cubic);
+    assert_eq!(far.congestion_control().unwrap(), CongestionAlgorithm::Bbr);
+    assert_eq!(far.info().unwrap().congestion, CongestionAlgorithm::Bbr, "inherited");
+    near.set_congestion_control(CongestionAlgorithm::NewReno).unwrap();
+    assert_eq!(near.congestion_control().unwrap(), CongestionAlgorithm::NewReno);
+    // Nobody reads: the peer's window limits, until somebody does.
+    (&near).write_all(&vec![7; 300_000]).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let stuck = loop {
+        let info = near.info().unwrap();
+        if info.limit == Limit::PeerWindow && info.rwnd_limited > 0 {
+            break info;
+        }
+        assert!(Instant::now() < deadline, "{info:?}");
+        thread::yield_now();
+    };
+    assert!(stuck.notsent_bytes > 0, "{stuck:?}");
+    assert_eq!((stuck.state, stuck.snd_mss, stuck.congestion), (1, 1448, CongestionAlgorithm::NewReno));
+    (&far).read_exact(&mut vec![0; 300_000]).unwrap();
+    let done = loop {
+        let info = near.info().unwrap();
+        if info.bytes_acked == 300_000 {
+            break info;
+        }
+        assert!(Instant::now() < deadline, "{info:?}");
+    };
+    assert_eq!((done.notsent_bytes, done.unacked, done.limit), (0, 0, Limit::Application));
+    assert!(done.bytes_sent >= 300_000 && done.data_segs_out >= 300_000 / 1448);
+    assert!(done.limited_by.time(Limit::PeerWindow) >= stuck.limited_by.time(Limit::PeerWindow));
+    assert_eq!(far.info().unwrap().bytes_received, 300_000);
+    assert_eq!(listener.raw().info().unwrap().state, 10, "TCP_LISTEN");
 }
 
 #[test]

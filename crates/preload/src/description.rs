@@ -73,6 +73,8 @@ pub(crate) struct InetSocket {
     receive_timeout_ns: AtomicU64,
     send_timeout_ns: AtomicU64,
     change: Mutex<()>,
+    /// Options that the kernel's socket cannot be asked for later, as they were set: level, name, value.
+    early: Mutex<Vec<(c_int, c_int, Vec<u8>)>>,
     /// The epoll instances that watch it.
     pub(crate) watchers: Arc<Watchers>,
 }
@@ -89,6 +91,7 @@ impl InetSocket {
             receive_timeout_ns: AtomicU64::new(0),
             send_timeout_ns: AtomicU64::new(0),
             change: Mutex::new(()),
+            early: Mutex::default(),
             watchers: Arc::default(),
         }
     }
@@ -136,6 +139,30 @@ impl InetSocket {
     /// Held by whoever changes the phase or makes the stack's socket.
     pub(crate) fn lock_change(&self) -> MutexGuard<'_, ()> {
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps an option for the stack's socket, which does not exist yet.
+    pub(crate) fn remember(&self, level: c_int, name: c_int, bytes: &[u8]) {
+        self.forget(level, name);
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        early.push((level, name, bytes.to_vec()));
+    }
+
+    /// An option that was kept does not count any more.
+    pub(crate) fn forget(&self, level: c_int, name: c_int) {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        early.retain(|(other_level, other, _)| (*other_level, *other) != (level, name));
+    }
+
+    /// The value of an option that was kept.
+    pub(crate) fn remembered(&self, level: c_int, name: c_int) -> Option<Vec<u8>> {
+        let early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        early.iter().find(|(l, n, _)| (*l, *n) == (level, name)).map(|(_, _, bytes)| bytes.clone())
+    }
+
+    /// All options that were kept, in the order in which they were set.
+    pub(crate) fn all_remembered(&self) -> Vec<(c_int, c_int, Vec<u8>)> {
+        self.early.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether calls return instead of waiting (`O_NONBLOCK`).

@@ -7,10 +7,10 @@ use std::io;
 use std::time::Duration;
 
 use libc::{linger, socklen_t, timeval};
-use outboard::raw::{Socket, SocketOption};
+use outboard::raw::{Options, Socket, SocketOption};
 
 use crate::description::{Description, InetSocket, Kind, Phase};
-use crate::{errno, real, table};
+use crate::{errno, info, real, table};
 
 /// Options that a socket of the stack must not accept: data would go another way than the program then believes.
 const REFUSED: [(c_int, c_int); 8] = [
@@ -42,6 +42,18 @@ const CARRIED: [(c_int, c_int); 14] = [
     (libc::SOL_IP, libc::IP_TOS),
 ];
 
+/// Options that are kept as they were set before a socket becomes the stack's: the kernel's socket does not give them back,
+/// or not as they were set.
+const REMEMBERED: [(c_int, c_int); 7] = [
+    (libc::SOL_SOCKET, libc::SO_RCVBUF),
+    (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE),
+    (libc::SOL_SOCKET, libc::SO_SNDBUF),
+    (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE),
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
+    (libc::SOL_TCP, libc::TCP_CORK),
+    (libc::SOL_TCP, libc::TCP_QUICKACK),
+];
+
 /// Room for the longest of the values above.
 const LONGEST: usize = 16;
 
@@ -62,6 +74,19 @@ pub(crate) unsafe extern "C" fn setsockopt(
     if socket.is_some_and(|socket| socket.phase() == Phase::Outboard) && REFUSED.contains(&(level, name)) {
         return errno::fail(libc::ENOPROTOOPT);
     }
+    if let (Some(socket), (libc::SOL_TCP, libc::TCP_CONGESTION), false) =
+        (socket, (level, name), value.is_null())
+        && socket.kind == Kind::Stream
+        && length > 0
+    {
+        let length_read = (length as usize).min(info::NAME_LENGTH);
+        // SAFETY: the caller's pointer.
+        let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length_read) };
+        // SAFETY: the caller's pointer.
+        return info::set_congestion(socket, bytes, || unsafe {
+            real::setsockopt(fd, level, name, value, length)
+        });
+    }
     // SAFETY: the caller's pointer.
     let status = unsafe { real::setsockopt(fd, level, name, value, length) };
     if status == 0
@@ -71,6 +96,9 @@ pub(crate) unsafe extern "C" fn setsockopt(
         let length = (length as usize).min(LONGEST);
         // SAFETY: the kernel has read these bytes.
         let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length) };
+        if socket.existing().is_none() && REMEMBERED.contains(&(level, name)) {
+            socket.remember(level, name, bytes);
+        }
         if let Err(error) = pass_on(socket, socket.outboard(), level, name, bytes) {
             return errno::fail(errno::of(&error));
         }
@@ -92,6 +120,10 @@ pub(crate) fn carry_over(fd: c_int, socket: &InetSocket, outboard: &Socket) {
             // What the stack refuses here it would have refused from the program: the kernel's answer stands.
             let _ = pass_on(socket, Some(outboard), level, name, &bytes[..length as usize]);
         }
+    }
+    for (level, name, bytes) in socket.all_remembered() {
+        // As above.
+        let _ = pass_on(socket, Some(outboard), level, name, &bytes);
     }
 }
 
@@ -118,6 +150,9 @@ fn meaning(level: c_int, name: c_int, bytes: &[u8]) -> Option<SocketOption> {
     if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER) {
         return linger_of(bytes);
     }
+    if (level, name) == (libc::SOL_TCP, libc::TCP_CONGESTION) {
+        return info::congestion_option(bytes);
+    }
     let number = match *bytes {
         [a, b, c, d, ..] => c_int::from_ne_bytes([a, b, c, d]),
         [a, ..] => c_int::from(a),
@@ -135,6 +170,7 @@ fn meaning(level: c_int, name: c_int, bytes: &[u8]) -> Option<SocketOption> {
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => SocketOption::ReceiveLowWater(count),
         (libc::SOL_TCP, libc::TCP_NODELAY) => SocketOption::NoDelay(number != 0),
         (libc::SOL_TCP, libc::TCP_CORK) => SocketOption::Cork(number != 0),
+        (libc::SOL_TCP, libc::TCP_QUICKACK) => SocketOption::QuickAck(number != 0),
         (libc::SOL_TCP, libc::TCP_KEEPIDLE) => SocketOption::KeepAliveIdle(seconds),
         (libc::SOL_TCP, libc::TCP_KEEPINTVL) => SocketOption::KeepAliveInterval(seconds),
         (libc::SOL_TCP, libc::TCP_KEEPCNT) => SocketOption::KeepAliveProbes(count),
@@ -192,10 +228,19 @@ pub(crate) unsafe extern "C" fn getsockopt(
             Some(Err(error)) => return errno::fail(errno::of(&error)),
             None => {}
         }
-        if (level, name) == (libc::SOL_TCP, libc::TCP_INFO) {
+        if (level, name) == (libc::SOL_TCP, libc::TCP_INFO) && socket.kind == Kind::Stream {
             // SAFETY: the caller's pointers.
-            return unsafe { give(&crate::info::tcp_info(outboard), value, length) };
+            return unsafe { give(&info::tcp_info(outboard), value, length) };
         }
+    }
+    if (level, name) == (libc::SOL_TCP, libc::TCP_CONGESTION)
+        && let Some(socket) = held.as_deref().and_then(Description::socket)
+        && !value.is_null()
+        && !length.is_null()
+        && let Some(chosen) = info::congestion_name(socket)
+    {
+        // SAFETY: the caller's pointers.
+        return unsafe { give(&chosen, value, length) };
     }
     // SAFETY: the caller's pointers.
     unsafe { real::getsockopt(fd, level, name, value, length) }
@@ -214,8 +259,25 @@ fn answer(socket: &InetSocket, outboard: &Socket, level: c_int, name: c_int) -> 
         (libc::SOL_TCP, libc::TCP_MAXSEG) => {
             outboard.segment_size().map(|size| Ok(c_int::try_from(size).unwrap_or(c_int::MAX)))
         }
+        // A connection that was accepted has its listener's, which its kernel socket knows nothing of.
+        _ if socket.kind == Kind::Stream && socket.phase() == Phase::Outboard => {
+            stream_option(&outboard.options(), level, name).map(Ok)
+        }
         _ => None,
     }
+}
+
+fn stream_option(options: &Options, level: c_int, name: c_int) -> Option<c_int> {
+    let seconds = |time: Duration| c_int::try_from(time.as_secs()).unwrap_or(c_int::MAX);
+    Some(match (level, name) {
+        (libc::SOL_TCP, libc::TCP_NODELAY) => options.nodelay.into(),
+        (libc::SOL_TCP, libc::TCP_CORK) => options.cork.into(),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keepalive.into(),
+        (libc::SOL_TCP, libc::TCP_KEEPIDLE) => seconds(options.keepalive_idle),
+        (libc::SOL_TCP, libc::TCP_KEEPINTVL) => seconds(options.keepalive_interval),
+        (libc::SOL_TCP, libc::TCP_KEEPCNT) => c_int::try_from(options.keepalive_probes).unwrap_or(c_int::MAX),
+        _ => return None,
+    })
 }
 
 /// # Safety

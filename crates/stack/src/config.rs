@@ -1,7 +1,7 @@
 //! What a host is made of: its limits, its interfaces, and the options of a socket.
 
 use base::{Duration, IpCidr};
-use tcp::Keepalive;
+use tcp::{CongestionAlgorithm, Keepalive};
 use wire::frame::Capabilities;
 
 /// Limits and manners of a whole stack. [`Default`] gives what a server wants.
@@ -83,6 +83,12 @@ pub struct SocketOptions {
     pub tos: u8,
     /// `TCP_NODELAY`.
     pub nodelay: bool,
+    /// `TCP_CORK`.
+    pub cork: bool,
+    /// `TCP_QUICKACK`.
+    pub quickack: bool,
+    /// `TCP_CONGESTION`; `None`: the stack's default.
+    pub congestion: Option<CongestionAlgorithm>,
     /// `SO_KEEPALIVE`, with `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`.
     pub keepalive: Option<Keepalive>,
     /// The largest receive window in bytes (`SO_RCVBUF`); `None`: the stack's default.
@@ -114,6 +120,8 @@ pub enum SocketOption {
     Cork(bool),
     /// `TCP_QUICKACK`.
     QuickAck(bool),
+    /// `TCP_CONGESTION`.
+    Congestion(CongestionAlgorithm),
     /// `SO_KEEPALIVE` with its times.
     Keepalive(Option<Keepalive>),
     /// The largest receive window in bytes.
@@ -122,6 +130,27 @@ pub enum SocketOption {
     UserTimeout(Option<Duration>),
     /// `TCP_LINGER2`.
     Linger2(Option<Duration>),
+}
+
+impl SocketOptions {
+    /// An option of a socket that is not connected is kept for its connections.
+    pub fn apply(&mut self, option: SocketOption) {
+        match option {
+            SocketOption::ReuseAddress(on) => self.reuse_address = on,
+            SocketOption::ReusePort(on) => self.reuse_port = on,
+            SocketOption::Broadcast(on) => self.broadcast = on,
+            SocketOption::Ttl(ttl) => self.ttl = Some(ttl),
+            SocketOption::Tos(tos) => self.tos = tos,
+            SocketOption::NoDelay(on) => self.nodelay = on,
+            SocketOption::Cork(on) => self.cork = on,
+            SocketOption::QuickAck(on) => self.quickack = on,
+            SocketOption::Congestion(algorithm) => self.congestion = Some(algorithm),
+            SocketOption::Keepalive(times) => self.keepalive = times,
+            SocketOption::ReceiveLimit(bytes) => self.receive_limit = Some(bytes),
+            SocketOption::UserTimeout(time) => self.user_timeout = time,
+            SocketOption::Linger2(time) => self.linger2 = time,
+        }
+    }
 }
 
 impl Default for StackConfig {

@@ -53,6 +53,11 @@ impl<T> Slab<T> {
         self.len
     }
 
+    /// No value stands at this index or a higher one.
+    pub(crate) fn slots(&self) -> u32 {
+        (self.pages.len() * PAGE_SLOTS) as u32
+    }
+
     pub(crate) fn insert(&mut self, value: T) -> Key {
         if self.open == NONE {
             self.add_page();

@@ -19,10 +19,10 @@ use crate::ports::PortTable;
 use crate::reassembly::Reassembler;
 use crate::remembered::{PathMemories, PathMtus};
 use crate::route::{Route, RouteTable};
-use crate::slab::{Key, Slab};
+use crate::slab::Slab;
 use crate::socket::{ChangedLinks, Endpoints, Kind, Socket, SocketKind};
 use crate::stats::{Stats, Work};
-use crate::tcp_sockets::{TimeWaitRecord, keep_option};
+use crate::tcp_sockets::TimeWaitRecord;
 use crate::wheel::{TimerKey, Wheel};
 
 /// Steps of the timer wheel in one call of `handle_deadlines`.
@@ -73,40 +73,6 @@ pub(crate) enum Timer {
     Neighbour(u32),
     Address(InterfaceId, u16),
     Reassembly,
-}
-
-/// A connection, a listener or a UDP socket, for status output.
-#[derive(Clone, Copy, Debug)]
-pub struct ConnectionInfo {
-    /// Its name; `None` for a TIME-WAIT record.
-    pub id: Option<SocketId>,
-    /// What its owner attached to it.
-    pub user_data: u64,
-    /// What it is doing.
-    pub state: ConnectionState,
-    /// Our end.
-    pub local: SocketAddr,
-    /// The other end.
-    pub remote: Option<SocketAddr>,
-    /// Its owner has closed it.
-    pub orphan: bool,
-    /// Bytes queued and not acknowledged.
-    pub send_queue: u64,
-    /// Bytes received and not read; of a listener: connections not accepted.
-    pub receive_queue: u64,
-}
-
-/// What a socket is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionState {
-    /// Bound only.
-    Bound,
-    /// Listening.
-    Listen,
-    /// A connection in this state.
-    Tcp(tcp::State),
-    /// UDP.
-    Udp,
 }
 
 /// A neighbour entry, for status output.
@@ -320,6 +286,7 @@ impl<B: BufferFamily> Stack<B> {
             SocketOption::NoDelay(_)
             | SocketOption::Cork(_)
             | SocketOption::QuickAck(_)
+            | SocketOption::Congestion(_)
             | SocketOption::Keepalive(_)
             | SocketOption::ReceiveLimit(_)
             | SocketOption::UserTimeout(_)
@@ -438,21 +405,6 @@ impl<B: BufferFamily> Stack<B> {
         self.wheel.len()
     }
 
-    /// Every socket and TIME-WAIT record, for status output.
-    pub fn connections(&self) -> impl Iterator<Item = ConnectionInfo> {
-        let sockets = self.sockets.iter().filter_map(|(key, socket)| info(key, socket));
-        sockets.chain(self.time_waits.iter().map(|(_, record)| ConnectionInfo {
-            id: None,
-            user_data: 0,
-            state: ConnectionState::Tcp(tcp::State::TimeWait),
-            local: record.tuple.local,
-            remote: Some(record.tuple.remote),
-            orphan: true,
-            send_queue: 0,
-            receive_queue: 0,
-        }))
-    }
-
     /// The interfaces that lead to a device.
     pub(crate) fn links(&self) -> impl Iterator<Item = (InterfaceId, &Interface)> + Clone {
         self.interfaces.iter().enumerate().skip(1).map(|(number, link)| (InterfaceId(number as u16), link))
@@ -536,8 +488,8 @@ impl<B: BufferFamily> Stack<B> {
         ports.hold(&claim);
         socket.manner = Some(claim.manner);
         match &mut socket.kind {
-            Kind::Bound(bound) => keep_option(&mut bound.options, option),
-            Kind::Listener(listener) => keep_option(&mut listener.options, option),
+            Kind::Bound(bound) => bound.options.apply(option),
+            Kind::Listener(listener) => listener.options.apply(option),
             Kind::Tcp(_) | Kind::Udp(_) | Kind::Released => {}
         }
     }
@@ -553,31 +505,6 @@ fn loopback_config() -> InterfaceConfig {
         hardware_address: EthernetAddress::default(),
     };
     InterfaceConfig { name: "loopback".to_owned(), capabilities, addresses: Vec::new() }
-}
-
-fn info<B: BufferFamily>(key: Key, socket: &Socket<B>) -> Option<ConnectionInfo> {
-    let (state, send_queue, receive_queue) = match &socket.kind {
-        Kind::Bound(_) => (ConnectionState::Bound, 0, 0),
-        Kind::Listener(listener) => (ConnectionState::Listen, 0, listener.queues.accept_len as u64),
-        Kind::Tcp(tcp) => {
-            let connection = &tcp.connection;
-            let send_queue = connection.queued_to().saturating_sub(connection.acked_to());
-            let receive_queue = connection.received_to().saturating_sub(connection.consumed_to());
-            (ConnectionState::Tcp(connection.state()), send_queue, receive_queue)
-        }
-        Kind::Udp(_) => (ConnectionState::Udp, 0, 0),
-        Kind::Released => return None,
-    };
-    Some(ConnectionInfo {
-        id: Some(key.into()),
-        user_data: socket.user_data,
-        state,
-        local: socket.local()?,
-        remote: socket.remote(),
-        orphan: socket.orphan,
-        send_queue,
-        receive_queue,
-    })
 }
 
 /// An IPv4 address and port of a socket address, IPv4-mapped IPv6 ones included; the IPv6 wildcard means both families.

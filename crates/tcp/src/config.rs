@@ -18,7 +18,30 @@ pub enum CongestionAlgorithm {
 }
 
 impl CongestionAlgorithm {
-    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::NewReno, Self::Cubic, Self::Bbr];
+
+    /// Linux' name, as `TCP_CONGESTION` has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NewReno => "reno",
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
+
+    /// The one that has this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+
+    /// Its number, as the channel carries it.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The one that has this number.
+    pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             0 => Some(Self::NewReno),
             1 => Some(Self::Cubic),
@@ -98,6 +121,10 @@ pub struct Config {
     pub clock_granularity: Duration,
     /// Send small segments at once (`TCP_NODELAY`).
     pub nodelay: bool,
+    /// Hold small segments back (`TCP_CORK`).
+    pub cork: bool,
+    /// Acknowledge every segment at once (`TCP_QUICKACK`).
+    pub quickack: bool,
     /// Keepalive, if wanted.
     pub keepalive: Option<Keepalive>,
     /// Give up after data was unacknowledged for this long (`TCP_USER_TIMEOUT`, RFC 5482).
@@ -150,6 +177,8 @@ impl Default for Config {
             time_wait: Duration::from_secs(60),
             clock_granularity: Duration::from_micros(1),
             nodelay: false,
+            cork: false,
+            quickack: false,
             keepalive: None,
             user_timeout: None,
             mtu_probing: MtuProbing::default(),

@@ -12,6 +12,7 @@ use crate::congestion::Congestion;
 use crate::ecn::EcnState;
 use crate::error::{Error, IcmpError};
 use crate::handshake::negotiate;
+use crate::limited::{Ledger, Limit};
 use crate::output::Pending;
 use crate::path_mtu::Search;
 use crate::recovery::Recovery;
@@ -48,6 +49,8 @@ pub struct Connection {
     /// Only while a larger segment size is searched for, or may be later.
     pub(crate) search: Option<Box<Search>>,
     pub(crate) stats: Counters,
+    /// From when it is established.
+    pub(crate) ledger: Option<Box<Ledger>>,
     /// When a segment was last received.
     pub(crate) heard_at: Stamp,
     /// When data was last sent.
@@ -55,6 +58,8 @@ pub struct Connection {
     /// When pacing lets the next data go.
     pub(crate) paced_until: Instant,
     pub(crate) state: State,
+    /// What limits sending.
+    pub(crate) limit: Limit,
     pub(crate) error: Option<Error>,
     /// An ICMP error that may pass (RFC 5461): reported if the connection times out.
     pub(crate) soft_error: Option<Error>,
@@ -65,7 +70,7 @@ pub struct Connection {
 }
 
 /// The most bytes that an idle connection may take (ARCHITECTURE: 100,000 idle connections under 1 KiB each).
-pub const MAX_SIZE: usize = 640;
+pub const MAX_SIZE: usize = 672;
 const _: () = assert!(size_of::<Connection>() <= MAX_SIZE);
 
 impl Connection {
@@ -127,11 +132,13 @@ impl Connection {
             challenges: ChallengeLimit::new(),
             ecn: EcnState::new(),
             search: None,
-            stats: Counters::default(),
+            stats: Counters::new(now),
+            ledger: None,
             heard_at: Stamp::at(now),
             sent_at: Stamp::at(now),
             paced_until: Instant::ZERO,
             state,
+            limit: Limit::default(),
             error: None,
             soft_error: None,
             passive: false,

@@ -21,6 +21,7 @@ impl Connection {
                 self.on_timer(now, timer);
             }
         }
+        self.account(now);
     }
 
     fn on_timer(&mut self, now: Instant, timer: Timer) {

@@ -4,8 +4,8 @@ use core::net::SocketAddr;
 
 use base::{Duration, Instant};
 
-use crate::config::Keepalive;
-use crate::congestion::CongestionControl;
+use crate::config::{CongestionAlgorithm, Keepalive};
+use crate::congestion::{Congestion, CongestionControl};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::recovery::Phase;
@@ -245,6 +245,22 @@ impl Connection {
     /// The keepalive in use.
     pub fn keepalive(&self) -> Option<Keepalive> {
         self.settings.keepalive()
+    }
+
+    /// `TCP_CONGESTION`: another congestion control goes on from the present window and threshold.
+    pub fn set_congestion(&mut self, algorithm: CongestionAlgorithm) {
+        if algorithm == self.congestion.algorithm() {
+            return;
+        }
+        // What could be undone was the other algorithm's.
+        self.end_undo();
+        let (window, ssthresh) = (self.congestion.window(), self.congestion.ssthresh());
+        self.congestion = Congestion::restored(algorithm, window, ssthresh);
+    }
+
+    /// The congestion control in use.
+    pub fn congestion(&self) -> CongestionAlgorithm {
+        self.congestion.algorithm()
     }
 
     /// `TCP_LINGER2`: how long FIN-WAIT-2 lasts after the owner has closed.

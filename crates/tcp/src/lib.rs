@@ -11,7 +11,9 @@
 //! 5. `input/`: the numbered order of RFC 9293 §3.10.7; `recv/`: reassembly, the window, its growth.
 //! 6. `output/`: what to send next; `send/`: the send variables and the scoreboard.
 //! 7. `recovery/`: round trips, timeouts, RACK, probes, proportional rate reduction, undo; `congestion/`.
-//! 8. `path_mtu` and `path_memory`: what is known of the path; [`time_wait`], [`snapshot`].
+//! 8. `path_mtu` and `path_memory`: what is known of the path.
+//! 9. `info` (`struct tcp_info`), `limited` (what limits sending, and for how long).
+//! 10. [`time_wait`], [`snapshot`].
 #![forbid(unsafe_code)]
 
 mod challenge_ack;
@@ -23,7 +25,9 @@ mod ecn;
 pub mod error;
 mod getters;
 pub mod handshake;
+mod info;
 mod input;
+mod limited;
 mod output;
 mod pacing;
 mod path_memory;
@@ -47,6 +51,8 @@ pub use getters::Info;
 pub use handshake::closed::reset_for;
 pub use handshake::isn::IsnGenerator;
 pub use handshake::listen::{self, ListenVerdict};
+pub use info::TcpInfo;
+pub use limited::{Limit, LimitedBy};
 pub use path_memory::PathMemory;
 pub use path_mtu::TooBigVerdict;
 pub use recovery::Phase;

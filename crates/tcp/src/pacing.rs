@@ -15,6 +15,9 @@ const CREDIT: Duration = Duration::from_millis(2);
 /// But at least this many segments: an initial window goes at once.
 const CREDIT_SEGMENTS: u32 = 10;
 
+/// Bytes by whose time the pacing rate is told.
+const MEASURE: u32 = 1_000_000;
+
 impl Connection {
     /// Whether data has to wait for its time.
     #[inline]
@@ -47,6 +50,17 @@ impl Connection {
         let nanos =
             u64::from(len).saturating_mul(self.rtt.srtt.as_nanos()) / window * numerator / denominator;
         Duration::from_nanos(nanos)
+    }
+
+    /// The pacing rate in bytes a second, for those who ask; all ones: output is not paced.
+    pub(crate) fn pacing_rate(&self) -> u64 {
+        if let Some(rate) = self.congestion.pacing_rate() {
+            return rate;
+        }
+        if !self.settings.pacing || self.rtt.srtt <= CREDIT {
+            return u64::MAX;
+        }
+        u64::from(MEASURE) * 1_000_000_000 / self.pacing_interval(MEASURE).as_nanos().max(1)
     }
 
     /// Wakes output when pacing lets it go on.

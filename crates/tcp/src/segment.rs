@@ -60,6 +60,11 @@ pub struct OutputLimit {
 pub trait SendBuffer {
     /// The bytes `[offset, offset + len)` as at most two slices.
     fn peek(&self, offset: u64, len: usize) -> [&[u8]; 2];
+
+    /// Whether the application waits for room, the buffer being full of what is not acknowledged.
+    fn is_blocked(&self) -> bool {
+        false
+    }
 }
 
 /// The place where received bytes go.

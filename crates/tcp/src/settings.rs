@@ -77,8 +77,8 @@ impl Settings {
             ecn: config.ecn,
             pacing: config.pacing,
             nodelay: config.nodelay,
-            cork: false,
-            quickack: false,
+            cork: config.cork,
+            quickack: config.quickack,
             mtu_probing: config.mtu_probing,
         };
         settings.set_keepalive(config.keepalive);

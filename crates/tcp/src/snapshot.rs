@@ -17,6 +17,7 @@ use crate::connection::Connection;
 use crate::ecn::EcnState;
 use crate::error::Error;
 use crate::handshake::negotiate::MAX_WINDOW_SCALE;
+use crate::limited::{Ledger, Limit, LimitedBy};
 use crate::output::Pending;
 use crate::recovery::rtt::RoundTrip;
 use crate::recovery::{Phase, Recovery};
@@ -63,7 +64,7 @@ impl core::error::Error for RestoreError {}
 
 impl Snapshot {
     /// Bytes of a snapshot.
-    pub const SIZE: usize = 320;
+    pub const SIZE: usize = 448;
     const BODY: usize = Self::SIZE - 8;
 
     /// Takes bytes for a snapshot; [`Connection::restore`] checks them.
@@ -193,8 +194,26 @@ impl Connection {
         writer.u64(self.timers.at(Timer::Linger).unwrap_or(Instant::FAR_FUTURE).as_nanos());
         writer.u32(self.heard_at.millis()).u64(self.recovery.progress_at.as_nanos());
         writer.bool(self.pending.reset).u8(self.recovery.timeouts).u8(self.rtt.backoff);
+        self.write_books(&mut writer);
         debug_assert!(writer.at <= Snapshot::BODY);
         writer.snapshot.seal()
+    }
+
+    /// What was counted and what limited, the span that runs included up to when the connection was last heard of.
+    fn write_books(&self, writer: &mut Writer) {
+        let stats = self.stats.totals();
+        writer.u64(stats.segments_in).u64(stats.segments_out).u64(stats.bytes_retransmitted);
+        writer
+            .u32(stats.retransmissions)
+            .u32(stats.timeouts)
+            .u32(self.stats.data_in)
+            .u32(self.stats.data_out);
+        writer.bool(self.ledger.is_some()).u8(self.limit as u8);
+        let (since, spent) = self.ledger.as_ref().map_or_else(Default::default, |ledger| ledger.books());
+        writer.u64(since.as_nanos());
+        for nanos in spent.to_nanos() {
+            writer.u64(nanos);
+        }
     }
 
     fn write_settings(&self, writer: &mut Writer) {
@@ -244,6 +263,7 @@ impl Connection {
         rtt.backoff = reader.u8().min(32);
         let mut timers = Timers::new();
         timers.set(Timer::Linger, linger);
+        let mut limit = Limit::default();
         let mut connection = Self {
             ends: Endpoints::new(local, remote),
             send,
@@ -257,11 +277,13 @@ impl Connection {
             challenges: ChallengeLimit::new(),
             ecn: EcnState::new(),
             search: None,
-            stats: Counters::default(),
+            stats: read_stats(&mut reader, now),
+            ledger: read_ledger(&mut reader, &mut limit),
             heard_at,
             sent_at: Stamp::at(now),
             paced_until: Instant::ZERO,
             state,
+            limit,
             error,
             soft_error,
             passive,
@@ -325,6 +347,28 @@ impl Connection {
             self.arm_keepalive(now);
         }
     }
+}
+
+fn read_stats(reader: &mut Reader<'_>, now: Instant) -> Counters {
+    let mut stats = Counters::new(now);
+    stats.segments_in = reader.u64();
+    stats.segments_out = reader.u64();
+    let (bytes, retransmissions, timeouts) = (reader.u64(), reader.u32(), reader.u32());
+    if retransmissions > 0 || timeouts > 0 {
+        let rare = stats.rare();
+        (rare.bytes_retransmitted, rare.retransmissions, rare.timeouts) = (bytes, retransmissions, timeouts);
+    }
+    stats.data_in = reader.u32();
+    stats.data_out = reader.u32();
+    stats
+}
+
+fn read_ledger(reader: &mut Reader<'_>, limit: &mut Limit) -> Option<Box<Ledger>> {
+    let exists = reader.bool();
+    *limit = Limit::from_code(reader.u8());
+    let since = Instant::from_nanos(reader.u64());
+    let spent = LimitedBy::from_nanos(core::array::from_fn(|_| reader.u64()));
+    exists.then(|| Ledger::starting(since, spent))
 }
 
 fn read_settings(reader: &mut Reader<'_>) -> Settings {

@@ -1,5 +1,9 @@
 //! What a connection counts.
 
+use base::Instant;
+
+use crate::timer::Stamp;
+
 /// Counters of one connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -42,14 +46,23 @@ pub struct Stats {
 }
 
 /// The counters as a connection keeps them: what counts rare events takes memory only once one happened.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Counters {
     pub(crate) segments_in: u64,
     pub(crate) segments_out: u64,
+    /// Segments with payload, modulo 2³².
+    pub(crate) data_in: u32,
+    pub(crate) data_out: u32,
+    /// When payload last came.
+    pub(crate) data_at: Stamp,
     rare: Option<Box<Stats>>,
 }
 
 impl Counters {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self { segments_in: 0, segments_out: 0, data_in: 0, data_out: 0, data_at: Stamp::at(now), rare: None }
+    }
+
     /// The counters of rare events, to count one.
     pub(crate) fn rare(&mut self) -> &mut Stats {
         self.rare.get_or_insert_default()

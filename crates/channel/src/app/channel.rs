@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ring::{Atomics, Consumer, Native, Producer, PushError, doorbell};
 use rustix::io::Errno;
+use tcp::TcpInfo;
 
 use super::attach::Link;
 use super::record::Record;
@@ -17,6 +18,7 @@ use crate::layout::{COMMAND_WORDS, EVENT_WORDS, Geometry, Layout, header_a, head
 use crate::mapping::{MemoryUse, ReadMapping, WriteMapping};
 use crate::memory::{Incoming, Outgoing, commands_out, events_in};
 use crate::offence::CLOSED_IN_ORDER;
+use crate::record::info_from_words;
 use crate::{Command, Event, Offence};
 
 /// How often a full command ring is tried again before the thread yields.
@@ -57,6 +59,8 @@ pub struct Channel {
     sequence: AtomicU32,
     /// For waiters.
     pub(super) tokens: AtomicU32,
+    /// F has room for one answer to INFO.
+    asking: Mutex<()>,
 }
 
 /// The socket numbers of the application's half.
@@ -93,6 +97,7 @@ impl Channel {
             rung: AtomicU32::new(doorbell::AWAKE),
             sequence: AtomicU32::new(0),
             tokens: AtomicU32::new(doorbell::AWAKE),
+            asking: Mutex::default(),
             a,
             f,
             layout,
@@ -180,6 +185,16 @@ impl Channel {
             if tries < CALL_SPINS { core::hint::spin_loop() } else { std::thread::yield_now() }
         }
         self.sleep_for_answer(socket, sequence)
+    }
+
+    /// What the FEP's stack tells of a TCP socket. One call at a time for a socket, as [`call`](Self::call).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: the socket is none of TCP's; `ENETDOWN` when the channel is closed.
+    pub fn tcp_info(self: &Arc<Self>, socket: u32) -> io::Result<TcpInfo> {
+        let _one = lock(&self.asking);
+        self.call(socket, |sequence| Command::Info { socket, sequence })?;
+        Ok(info_from_words(self.f.load_words(header_f::INFO)))
     }
 
     fn sleep_for_answer(self: &Arc<Self>, socket: u32, sequence: u32) -> io::Result<()> {

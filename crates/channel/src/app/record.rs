@@ -7,10 +7,10 @@ use std::io;
 use ring::{Atomics, Native};
 
 use super::channel::Channel;
+use crate::State;
 use crate::fep::ALL_WAITERS;
 use crate::layout::{record_a, record_f};
 use crate::record::address_from_words;
-use crate::{SocketInfo, State};
 
 /// What the FEP published of a socket, and what this side tells of it.
 ///
@@ -56,13 +56,6 @@ impl<'a> Record<'a> {
     /// The peer's address.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.address(record_f::REMOTE)
-    }
-
-    /// What the last INFO command filled in.
-    pub fn info(&self) -> SocketInfo {
-        SocketInfo::from_words(core::array::from_fn(|index| {
-            self.channel.f.load32(self.f + record_f::INFO + index * 4, Ordering::Relaxed)
-        }))
     }
 
     /// The FEP's answer to the command with this sequence, once it is there.

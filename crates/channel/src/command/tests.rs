@@ -48,6 +48,7 @@ fn commands() -> Vec<Command> {
         SocketOption::UserTimeout(None),
         SocketOption::UserTimeout(Some(Duration::from_millis(1500))),
         SocketOption::Linger2(Some(Duration::from_secs(60))),
+        SocketOption::Congestion(CongestionAlgorithm::Bbr),
     ] {
         all.push(Command::SetOption { socket, sequence, option });
     }

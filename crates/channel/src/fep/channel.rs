@@ -15,8 +15,8 @@ use crate::layout::{COMMAND_WORDS, Geometry, header_f, record_a, record_f};
 use crate::mapping::MemoryUse;
 use crate::memory::{self, Incoming};
 use crate::offence::CLOSED_IN_ORDER;
-use crate::record::address_words;
-use crate::{Command, Event, Offence, SocketInfo, State};
+use crate::record::{address_words, info_words};
+use crate::{Command, Event, Offence, State};
 
 /// One application's channel: commands in, events and records out. Dropping it closes it.
 ///
@@ -211,12 +211,9 @@ impl AppChannel {
         self.shared.f.store_words(record + record_f::REMOTE, address_words(remote));
     }
 
-    /// Publishes what INFO asked for; visible with the answer.
-    pub fn publish_info(&mut self, socket: u32, info: &SocketInfo) {
-        let place = self.shared.layout.record_f(socket) + record_f::INFO;
-        for (index, word) in info.to_words().into_iter().enumerate() {
-            self.shared.f.word32(place + index * 4).store(word, Ordering::Relaxed);
-        }
+    /// Publishes what INFO asked for; visible with the answer, until the next one is published.
+    pub fn publish_info(&mut self, info: &tcp::TcpInfo) {
+        self.shared.f.store_words(header_f::INFO, info_words(info));
     }
 
     /// Answers a command, with 0 for success. Sequence 0 wants no answer.

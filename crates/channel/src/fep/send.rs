@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::segments::Shared;
 use crate::Offence;
-use crate::layout::{RingLocation, record_f};
+use crate::layout::{RingLocation, record_a, record_f};
 
 const UNASSIGNED: u32 = u32::MAX;
 
@@ -92,6 +92,16 @@ impl SendSide {
     /// Words of the stream that do not wrap, copied; `offset` is a multiple of 8.
     pub(super) fn words<const N: usize>(&self, offset: u64) -> [u64; N] {
         self.shared.a.load_words(self.place(offset))
+    }
+
+    /// Whether the application waits for room: its mark for that lies ahead, and much of its ring is full.
+    pub(super) fn is_blocked(&self) -> bool {
+        if self.socket == UNASSIGNED || (self.queued - self.acked) as usize * 2 < self.size.max(1) {
+            return false;
+        }
+        // An idle mark lies at the end of all streams.
+        let mark = self.shared.load_a(self.socket, record_a::WRITE_WAKE, Ordering::Relaxed);
+        self.acked < mark && mark <= self.queued
     }
 
     pub(super) fn size(&self) -> usize {

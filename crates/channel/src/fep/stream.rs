@@ -99,6 +99,10 @@ impl SendBuffer for StreamRings {
     fn peek(&self, offset: u64, len: usize) -> [&[u8]; 2] {
         self.send.peek(offset, len)
     }
+
+    fn is_blocked(&self) -> bool {
+        self.send.is_blocked()
+    }
 }
 
 impl ReceiveBuffer for StreamRings {

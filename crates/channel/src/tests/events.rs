@@ -1,9 +1,10 @@
 use proptest::prelude::*;
+use tcp::TcpInfo;
 
 use super::{LIMITS, World};
 use crate::app::Closure;
 use crate::layout::header_a;
-use crate::{Command, Event, Offence, SocketInfo, State};
+use crate::{Command, Event, Offence, State};
 
 fn events(world: &World) -> Vec<Event> {
     let mut all = Vec::new();
@@ -105,17 +106,16 @@ fn answers_reach_the_caller() {
     let socket = world.open();
     let app = world.app.clone();
     let caller = std::thread::spawn(move || {
-        let ok = app.call(socket, |sequence| Command::Info { socket, sequence });
-        let info = app.record(socket).info();
+        let info = app.tcp_info(socket).map_err(|error| error.to_string());
         let no = app.call(socket, |sequence| Command::Listen { socket, sequence, backlog: 5 });
-        (ok.map_err(|error| error.to_string()), info, no.unwrap_err().raw_os_error())
+        (info, no.unwrap_err().raw_os_error())
     });
-    let info = SocketInfo { srtt_us: 1, retransmits: 2, segment_size: 1460, ..SocketInfo::default() };
+    let info = TcpInfo { state: 1, rtt: 2, snd_cwnd_bytes: 14_600, ..TcpInfo::default() };
     let mut answered = 0;
     while answered < 2 {
         match world.fep.poll_command().unwrap() {
             Some(Command::Info { socket, sequence }) => {
-                world.fep.publish_info(socket, &info);
+                world.fep.publish_info(&info);
                 world.fep.answer(socket, sequence, 0);
                 answered += 1;
             }
@@ -129,7 +129,7 @@ fn answers_reach_the_caller() {
             None => std::thread::yield_now(),
         }
     }
-    assert_eq!(caller.join().unwrap(), (Ok(()), info, Some(libc::EADDRINUSE)));
+    assert_eq!(caller.join().unwrap(), (Ok(info), Some(libc::EADDRINUSE)));
 }
 
 #[test]

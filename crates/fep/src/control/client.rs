@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::listener::connect_to;
-use super::report::{ConnectionPage, ConnectionStatus, Status};
+use super::report::{CensusPage, ConnectionPage, ConnectionStatus, Status};
 use channel::control::sys::{self as seqpacket, Received};
 
 /// The longest answer.
@@ -20,6 +20,9 @@ pub(crate) const MAX_ANSWER: usize = 192 * 1024;
 pub(crate) const ASK_STATUS: &str = "STATUS";
 /// Asks for a [`ConnectionPage`]; the position to start from follows.
 pub(crate) const ASK_CONNECTIONS: &str = "CONNECTIONS";
+
+/// Asks for a [`CensusPage`]; the position to start from follows.
+pub(crate) const ASK_CENSUS: &str = "CENSUS";
 
 /// Why a FEP gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -65,9 +68,24 @@ impl Client {
         }
     }
 
-    /// The FEP's state.
+    /// The FEP's state. Its connections are counted page by page, so that no count holds its worker up.
     pub fn status(&self) -> Result<Status, AskError> {
-        self.ask(ASK_STATUS)
+        let mut status: Status = self.ask(ASK_STATUS)?;
+        let mut next = Some(0);
+        while let Some(position) = next {
+            let page: CensusPage = self.ask(&format!("{ASK_CENSUS} {position}"))?;
+            for (state, count) in page.connections {
+                *status.connections.entry(state).or_default() += count;
+            }
+            status.orphans += page.orphans;
+            next = page.next.filter(|next| *next > position);
+        }
+        Ok(status)
+    }
+
+    /// A page of the sockets of the stack; 0 is the position of the first.
+    pub fn connection_page(&self, position: u64) -> Result<ConnectionPage, AskError> {
+        self.ask(&format!("{ASK_CONNECTIONS} {position}"))
     }
 
     /// All sockets of the stack.
@@ -75,7 +93,7 @@ impl Client {
         let mut all = Vec::new();
         let mut next = Some(0);
         while let Some(position) = next {
-            let page: ConnectionPage = self.ask(&format!("{ASK_CONNECTIONS} {position}"))?;
+            let page = self.connection_page(position)?;
             all.extend(page.connections);
             next = page.next.filter(|next| *next > position);
         }

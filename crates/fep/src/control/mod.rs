@@ -4,13 +4,15 @@ mod client;
 mod listener;
 mod report;
 mod server;
+mod tcp_status;
 
-pub(crate) use client::{ASK_CONNECTIONS, ASK_STATUS, MAX_ANSWER};
+pub(crate) use client::{ASK_CENSUS, ASK_CONNECTIONS, ASK_STATUS, MAX_ANSWER};
 pub use client::{AskError, Client};
 pub use listener::{ListenError, connect_to, open_listener};
 pub use report::{
-    ApplicationStatus, ConnectionPage, ConnectionStatus, InterfaceStatus, SCHEMA_VERSION, Status,
+    ApplicationStatus, CensusPage, ConnectionPage, ConnectionStatus, InterfaceStatus, SCHEMA_VERSION, Status,
     WorkerCounters,
 };
 pub(crate) use server::Peer;
 pub use server::{About, Server};
+pub use tcp_status::TcpStatus;

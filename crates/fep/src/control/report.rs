@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::tcp_status::TcpStatus;
 use crate::accounting::CpuReport;
 
 /// The version of these documents.
@@ -30,9 +31,9 @@ pub struct Status {
     pub interfaces: Vec<InterfaceStatus>,
     /// The applications with an open channel.
     pub applications: Vec<ApplicationStatus>,
-    /// TCP connections and listeners by state.
+    /// TCP connections and listeners by state. The FEP leaves it to whoever asks to count them, page by page.
     pub connections: BTreeMap<String, u64>,
-    /// Connections that outlive their application while their last bytes drain.
+    /// Connections that outlive their application while their last bytes drain; counted with the former.
     pub orphans: u64,
     /// The stack's counters by name; those of dropped packets say why.
     pub counters: BTreeMap<String, u64>,
@@ -118,6 +119,20 @@ pub struct ConnectionStatus {
     pub round_trip_us: u64,
     /// The application's process, 0 for an orphan.
     pub pid: u32,
+    /// Of a TCP connection: what `TCP_INFO` tells, and what limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpStatus>,
+}
+
+/// How many TCP connections and listeners are in which state: one page of the count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CensusPage {
+    /// Sockets by state.
+    pub connections: BTreeMap<String, u64>,
+    /// Connections without an owner.
+    pub orphans: u64,
+    /// Where the next page starts, if there is one.
+    pub next: Option<u64>,
 }
 
 /// One page of the listing.
@@ -126,5 +141,5 @@ pub struct ConnectionPage {
     /// The rows.
     pub connections: Vec<ConnectionStatus>,
     /// Where the next page starts, if there is one.
-    pub next: Option<usize>,
+    pub next: Option<u64>,
 }

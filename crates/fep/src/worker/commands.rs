@@ -6,8 +6,9 @@
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 
 use base::Instant;
-use channel::{Command, Offence, SocketInfo, State};
+use channel::{Command, Offence, State};
 use stack::{SocketError, SocketOption, SocketOptions};
+use tcp::TcpInfo;
 
 use super::app::{Entry, Live, LiveKind};
 use super::core::Core;
@@ -18,7 +19,6 @@ const ENOTCONN: i32 = libc::ENOTCONN;
 const EISCONN: i32 = libc::EISCONN;
 const EALREADY: i32 = libc::EALREADY;
 const EOPNOTSUPP: i32 = libc::EOPNOTSUPP;
-const EDESTADDRREQ: i32 = libc::EDESTADDRREQ;
 
 /// The errno of an answer; 0 is success.
 type Answer = Result<(), i32>;
@@ -74,7 +74,7 @@ impl Core {
                 self.answer(app, socket, sequence, Err(libc::ENOPROTOOPT));
             }
             Command::Info { sequence, .. } => {
-                let answer = self.on_info(app, socket)?;
+                let answer = self.on_info(now, app, socket)?;
                 self.answer(app, socket, sequence, answer);
             }
             // A command that a later version of the channel knows and this one does not carry out.
@@ -449,14 +449,14 @@ impl Core {
         let live = match self.apps[app].entry(socket) {
             Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
             Entry::FreshTcp(options) => {
-                apply(options, option);
+                options.apply(option);
                 return Ok(Ok(()));
             }
             Entry::FreshUdp(fresh) => {
                 if let SocketOption::ReceiveLimit(bytes) = option {
                     fresh.1.set_receive_limit(bytes as usize);
                 }
-                apply(&mut fresh.0, option);
+                fresh.0.apply(option);
                 return Ok(Ok(()));
             }
             Entry::Live(live) => *live,
@@ -485,21 +485,15 @@ impl Core {
         }
     }
 
-    fn on_info(&mut self, app: u32, socket: u32) -> Result<Answer, Offence> {
-        let Some(live) = self.open_entry(app, socket)? else { return Ok(Err(EDESTADDRREQ)) };
-        let id = live.id;
-        let Some(connection) = self.stack.tcp(id) else { return Ok(Err(EOPNOTSUPP)) };
-        let info = connection.info();
-        let micros = |span: base::Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
-        let published = SocketInfo {
-            srtt_us: micros(info.srtt),
-            rttvar_us: micros(info.rttvar),
-            congestion_window: info.congestion_window,
-            peer_window: info.send_window,
-            retransmits: connection.stats().retransmissions,
-            segment_size: u32::from(info.mss),
+    fn on_info(&mut self, now: Instant, app: u32, socket: u32) -> Result<Answer, Offence> {
+        let info = match self.apps[app].entry(socket) {
+            Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
+            Entry::FreshTcp(_) => Some(TcpInfo::of_closed()),
+            Entry::FreshUdp(_) => None,
+            Entry::Live(live) => self.stack.tcp_info(now, live.id),
         };
-        self.apps[app].channel.publish_info(socket, &published);
+        let Some(info) = info else { return Ok(Err(EOPNOTSUPP)) };
+        self.apps[app].channel.publish_info(&info);
         Ok(Ok(()))
     }
 
@@ -523,23 +517,5 @@ const DEFAULT_DATAGRAM_BUFFER: usize = 1 << 20;
 fn live_kind(live: Option<&mut Live>, kind: LiveKind) {
     if let Some(live) = live {
         live.kind = kind;
-    }
-}
-
-/// Remembers an option of a socket that the stack does not know yet.
-fn apply(options: &mut SocketOptions, option: SocketOption) {
-    match option {
-        SocketOption::ReuseAddress(on) => options.reuse_address = on,
-        SocketOption::ReusePort(on) => options.reuse_port = on,
-        SocketOption::Broadcast(on) => options.broadcast = on,
-        SocketOption::Ttl(ttl) => options.ttl = Some(ttl),
-        SocketOption::Tos(tos) => options.tos = tos,
-        SocketOption::NoDelay(on) => options.nodelay = on,
-        SocketOption::Keepalive(times) => options.keepalive = times,
-        SocketOption::ReceiveLimit(bytes) => options.receive_limit = Some(bytes),
-        SocketOption::UserTimeout(time) => options.user_timeout = time,
-        SocketOption::Linger2(time) => options.linger2 = time,
-        // These only mean something to a connection; the library sets them again once there is one.
-        SocketOption::Cork(_) | SocketOption::QuickAck(_) => {}
     }
 }

@@ -256,7 +256,7 @@ fn stack_config(config: &WorkerConfig) -> StackConfig {
     StackConfig {
         max_orphans: limits.orphans as usize,
         orphan_timeout: limits.orphan_time,
-        tcp: tcp::Config { window_limit, ..defaults.tcp.clone() },
+        tcp: tcp::Config { window_limit, congestion: config.congestion, ..defaults.tcp.clone() },
         ..defaults
     }
 }

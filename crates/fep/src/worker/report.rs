@@ -1,29 +1,31 @@
 //! The worker's state in numbers.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
+use base::Instant;
 use device::Device;
 use stack::{ConnectionInfo, ConnectionState};
 
 use super::{Key, Worker};
 use crate::clock;
 use crate::control::{
-    ApplicationStatus, ConnectionPage, ConnectionStatus, InterfaceStatus, SCHEMA_VERSION, Status,
-    WorkerCounters,
+    ApplicationStatus, CensusPage, ConnectionPage, ConnectionStatus, InterfaceStatus, MAX_ANSWER,
+    SCHEMA_VERSION, Status, TcpStatus, WorkerCounters,
 };
 use crate::sys::page_size;
 
+/// Rows of a page of the listing: what fits an answer, and takes less than a millisecond to make.
+const PAGE_ROWS: usize = 64;
+const _: () = assert!(PAGE_ROWS * 3000 <= MAX_ANSWER);
+/// Places of the table that are looked at for a page of the listing, and for one of the count.
+const LISTED_SLOTS: u32 = 1024;
+const CENSUS_SLOTS: u32 = 4096;
+
 impl<D: Device> Worker<D> {
-    /// Everything that `outboard status` shows.
+    /// What `outboard status` shows, except for the counts of connections: see [`census`](Self::census).
     pub fn status(&self) -> Status {
         let about = self.server.as_ref().map(|server| server.about.clone()).unwrap_or_default();
-        let mut connections: BTreeMap<String, u64> = BTreeMap::new();
-        let mut orphans = 0;
-        for one in self.core.stack.connections() {
-            *connections.entry(state_name(one.state).to_ascii_lowercase().replace('-', "_")).or_default() +=
-                1;
-            orphans += u64::from(one.orphan && one.id.is_some());
-        }
         Status {
             schema_version: SCHEMA_VERSION,
             name: about.name,
@@ -34,8 +36,8 @@ impl<D: Device> Worker<D> {
             uptime_seconds: clock::now().as_nanos().saturating_sub(about.started_ns) as f64 / 1e9,
             interfaces: vec![self.interface_status()],
             applications: self.core.apps.iter().map(application_status).collect(),
-            connections,
-            orphans,
+            connections: BTreeMap::new(),
+            orphans: 0,
             counters: self.counters(),
             worker: self.worker_counters(),
             cpu: self.account.report(),
@@ -44,15 +46,30 @@ impl<D: Device> Worker<D> {
         }
     }
 
-    /// The listing of sockets from `start` on.
-    pub(super) fn connection_page(&self, start: usize, rows: usize) -> ConnectionPage {
-        let connections: Vec<ConnectionStatus> =
-            self.core.stack.connections().skip(start).take(rows).map(|one| self.row(&one)).collect();
-        let next = (connections.len() == rows).then_some(start + rows);
+    /// A part of the count of connections, by state.
+    pub fn census(&self, position: u64) -> CensusPage {
+        let mut page = CensusPage::default();
+        page.next = self.core.stack.visit_connections(position, CENSUS_SLOTS, |one| {
+            let state = state_name(one.state).to_ascii_lowercase().replace('-', "_");
+            *page.connections.entry(state).or_default() += 1;
+            page.orphans += u64::from(one.orphan && one.id.is_some());
+            ControlFlow::Continue(())
+        });
+        page
+    }
+
+    /// A part of the listing of sockets.
+    pub fn connection_page(&self, position: u64) -> ConnectionPage {
+        let now = clock::now();
+        let mut connections = Vec::new();
+        let next = self.core.stack.visit_connections(position, LISTED_SLOTS, |one| {
+            connections.push(self.row(now, &one));
+            if connections.len() < PAGE_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
         ConnectionPage { connections, next }
     }
 
-    fn row(&self, one: &ConnectionInfo) -> ConnectionStatus {
+    fn row(&self, now: Instant, one: &ConnectionInfo) -> ConnectionStatus {
         let connection = one.id.and_then(|id| self.core.stack.tcp(id));
         let owner = (!one.orphan).then(|| Key::from_word(one.user_data)).flatten();
         ConnectionStatus {
@@ -65,6 +82,7 @@ impl<D: Device> Worker<D> {
             congestion_window_bytes: connection.map_or(0, |it| u64::from(it.congestion_window())),
             round_trip_us: connection.and_then(|it| it.srtt()).map_or(0, |srtt| srtt.as_micros()),
             pid: owner.and_then(|key| self.core.apps.find(key.app)).map_or(0, |app| app.identity.pid),
+            tcp: connection.map(|it| TcpStatus::from(&it.tcp_info(now))),
         }
     }
 

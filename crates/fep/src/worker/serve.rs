@@ -14,13 +14,10 @@ use serde::Serialize;
 use tracing::{debug, warn};
 
 use super::{Application, Ending, Identity, Worker, channel_limits};
-use crate::control::{ASK_CONNECTIONS, ASK_STATUS, MAX_ANSWER, Peer};
+use crate::control::{ASK_CENSUS, ASK_CONNECTIONS, ASK_STATUS, MAX_ANSWER, Peer};
 
 /// Connections accepted, or messages of one connection answered, before the loop goes on.
 const BUDGET: usize = 16;
-/// Rows of a page of the listing: what fits an answer by far.
-const PAGE_ROWS: usize = 512;
-const _: () = assert!(PAGE_ROWS * 320 <= MAX_ANSWER);
 
 /// What is done with a connection after a message.
 enum Outcome {
@@ -174,14 +171,18 @@ impl<D: Device> Worker<D> {
 
     fn on_question(&mut self, connection: u32, question: &str) -> Outcome {
         let mut words = question.split_whitespace();
+        let start = |position: Option<&str>| position.and_then(|text| text.parse().ok()).unwrap_or(0);
         match (words.next(), words.next()) {
             (Some(ASK_STATUS), None) => {
                 let status = self.status();
                 self.reply_json(connection, &status)
             }
             (Some(ASK_CONNECTIONS), position) => {
-                let start = position.and_then(|position| position.parse().ok()).unwrap_or(0);
-                let page = self.connection_page(start, PAGE_ROWS);
+                let page = self.connection_page(start(position));
+                self.reply_json(connection, &page)
+            }
+            (Some(ASK_CENSUS), position) => {
+                let page = self.census(start(position));
                 self.reply_json(connection, &page)
             }
             _ => self.reply_json(connection, &serde_json::json!({ "error": "no such question" })),

@@ -19,5 +19,5 @@ mod waiter;
 pub use patience::Patience;
 pub use sides::{Receiver, Sender};
 pub use socket::{Observer, Socket};
-pub use types::{Datagram, Info, Interest, Options, Readiness, SocketOption};
+pub use types::{Datagram, Interest, Options, Readiness, SocketOption};
 pub use waiter::{Waiter, spin};

@@ -8,20 +8,13 @@ use std::time::{Duration, Instant};
 
 use channel::app::{ReceiveDatagrams, ReceiveStream, Record, SendDatagrams, SendStream};
 use channel::{Command, State};
-use tcp::Keepalive;
+use tcp::{CongestionAlgorithm, Keepalive, TcpInfo};
 
 use super::bulk::Meter;
 use super::sides::{ReceiveSide, SendSide};
-use super::{Info, Interest, Options, SocketOption};
+use super::{Interest, Options, SocketOption};
 use crate::Endpoint;
 use crate::endpoint::{Shared, lock};
-
-/// Linux' numbers of connection states, for [`Info`].
-const TCP_ESTABLISHED: u8 = 1;
-const TCP_SYN_SENT: u8 = 2;
-const TCP_CLOSE: u8 = 7;
-const TCP_CLOSE_WAIT: u8 = 8;
-const TCP_LISTEN: u8 = 10;
 
 /// Is told that something about a socket changed: bytes came or were acknowledged, a connection can be accepted, the
 /// peer closed, an error arose. It must return soon and call nothing of the endpoint.
@@ -191,11 +184,20 @@ impl Socket {
             let connection = Self::stream(&self.endpoint, number);
             connection.progress.connect_called.store(true, Ordering::Relaxed);
             connection.progress.connect_told.store(true, Ordering::Relaxed);
-            *lock(&connection.options) = *lock(&self.options);
+            connection.inherit(self.options());
             if let Some(remote) = connection.record().remote() {
                 return Ok((connection, remote));
             }
         }
+    }
+
+    /// The options of the listener that accepted it. The stack's part of them the stack has passed on.
+    fn inherit(&self, options: Options) {
+        if options.send_buffer > 0 {
+            self.set_send_limit(options.send_buffer as usize);
+        }
+        self.progress.low_water.store(options.receive_low_water, Ordering::Relaxed);
+        *lock(&self.options) = options;
     }
 
     fn take_accepted(&self) -> Option<u32> {
@@ -345,26 +347,24 @@ impl Socket {
 
     /// The largest segment payload of a connection.
     pub fn segment_size(&self) -> Option<u32> {
-        Some(self.info().segment_size).filter(|size| *size > 0)
+        self.info().ok().map(|info| info.snd_mss).filter(|size| *size > 0)
     }
 
-    /// What the stack tells of a connection.
-    pub fn info(&self) -> Info {
-        let state = self.record().state();
-        let mut info = Info { state: linux_state(state), ..Info::default() };
-        if self.kind == Kind::Stream
-            && self.call(|sequence| Command::Info { socket: self.number, sequence }).is_ok()
-        {
-            let told = self.record().info();
-            info.segment_size = told.segment_size;
-            info.srtt_us = told.srtt_us;
-            info.rttvar_us = told.rttvar_us;
-            info.rto_us = told.srtt_us + 4 * told.rttvar_us;
-            info.congestion_window_segments = told.congestion_window.div_ceil(told.segment_size.max(1));
-            info.total_retransmissions = told.retransmits;
-            info.in_flight_segments = (self.unacknowledged() as u32).div_ceil(told.segment_size.max(1));
+    /// What the stack tells of a TCP socket. Asks it, so this takes a round of its worker.
+    pub fn info(&self) -> io::Result<TcpInfo> {
+        if self.kind != Kind::Stream {
+            return Err(errno(libc::EOPNOTSUPP));
         }
-        info
+        let _one = lock(&self.calling);
+        self.endpoint.channel().tcp_info(self.number)
+    }
+
+    /// The congestion control: the one that was chosen, else the stack's default.
+    pub fn congestion_control(&self) -> io::Result<CongestionAlgorithm> {
+        match self.options().congestion {
+            Some(chosen) => Ok(chosen),
+            None => Ok(self.info()?.congestion),
+        }
     }
 
     /// Closing with `SO_LINGER` waits for what is queued.
@@ -432,6 +432,8 @@ fn for_stack(option: SocketOption, before: &Options, after: &Options) -> Option<
     Some(match option {
         SocketOption::NoDelay(on) => stack::SocketOption::NoDelay(on),
         SocketOption::Cork(on) => stack::SocketOption::Cork(on),
+        SocketOption::QuickAck(on) => stack::SocketOption::QuickAck(on),
+        SocketOption::Congestion(algorithm) => stack::SocketOption::Congestion(algorithm),
         SocketOption::KeepAlive(_)
         | SocketOption::KeepAliveIdle(_)
         | SocketOption::KeepAliveInterval(_)
@@ -458,21 +460,4 @@ fn for_stack(option: SocketOption, before: &Options, after: &Options) -> Option<
             return None;
         }
     })
-}
-
-/// The nearest of Linux' states.
-fn linux_state(state: State) -> u8 {
-    if state.contains(State::LISTENING) {
-        TCP_LISTEN
-    } else if state.contains(State::CLOSED) {
-        TCP_CLOSE
-    } else if state.contains(State::CONNECTING) {
-        TCP_SYN_SENT
-    } else if state.contains(State::CONNECTED | State::PEER_CLOSED) {
-        TCP_CLOSE_WAIT
-    } else if state.contains(State::CONNECTED) {
-        TCP_ESTABLISHED
-    } else {
-        TCP_CLOSE
-    }
 }

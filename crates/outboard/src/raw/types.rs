@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tcp::CongestionAlgorithm;
+
 /// What a caller wants to wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
@@ -53,6 +55,10 @@ pub enum SocketOption {
     NoDelay(bool),
     /// Hold back partial segments.
     Cork(bool),
+    /// Acknowledge every segment at once.
+    QuickAck(bool),
+    /// The congestion control.
+    Congestion(CongestionAlgorithm),
     /// Probe an idle connection.
     KeepAlive(bool),
     /// Idle time before the first keepalive probe.
@@ -90,6 +96,10 @@ pub struct Options {
     pub nodelay: bool,
     /// See [`SocketOption::Cork`].
     pub cork: bool,
+    /// See [`SocketOption::QuickAck`].
+    pub quickack: bool,
+    /// See [`SocketOption::Congestion`]; `None`: the stack's default.
+    pub congestion: Option<CongestionAlgorithm>,
     /// See [`SocketOption::KeepAlive`].
     pub keepalive: bool,
     /// See [`SocketOption::KeepAliveIdle`].
@@ -125,6 +135,8 @@ impl Options {
         match option {
             SocketOption::NoDelay(on) => self.nodelay = on,
             SocketOption::Cork(on) => self.cork = on,
+            SocketOption::QuickAck(on) => self.quickack = on,
+            SocketOption::Congestion(algorithm) => self.congestion = Some(algorithm),
             SocketOption::KeepAlive(on) => self.keepalive = on,
             SocketOption::KeepAliveIdle(time) => self.keepalive_idle = time,
             SocketOption::KeepAliveInterval(time) => self.keepalive_interval = time,
@@ -148,6 +160,8 @@ impl Default for Options {
         Self {
             nodelay: false,
             cork: false,
+            quickack: false,
+            congestion: None,
             keepalive: false,
             keepalive_idle: Duration::from_secs(7200),
             keepalive_interval: Duration::from_secs(75),
@@ -177,33 +191,4 @@ pub struct Datagram {
     pub remote: SocketAddr,
     /// The address it was sent to.
     pub local: SocketAddr,
-}
-
-/// What the stack tells of a connection, in the terms of Linux' `struct tcp_info`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Info {
-    /// The state in Linux' numbering (`TCP_ESTABLISHED` is 1).
-    pub state: u8,
-    /// Largest payload of a segment.
-    pub segment_size: u32,
-    /// Retransmission timeout.
-    pub rto_us: u32,
-    /// Smoothed round-trip time.
-    pub srtt_us: u32,
-    /// Its mean deviation.
-    pub rttvar_us: u32,
-    /// Congestion window.
-    pub congestion_window_segments: u32,
-    /// Slow start threshold.
-    pub slow_start_threshold_segments: u32,
-    /// Segments sent and not acknowledged.
-    pub in_flight_segments: u32,
-    /// Segments taken for lost.
-    pub lost_segments: u32,
-    /// Segments being retransmitted.
-    pub retransmitting_segments: u32,
-    /// Retransmissions since the connection began.
-    pub total_retransmissions: u32,
-    /// Largest packet of the path.
-    pub path_mtu: u32,
 }

@@ -22,7 +22,7 @@ pub fn capabilities(medium: Medium, offload: bool, last: u8) -> Capabilities {
 
 fn host(address: &str, device: MemoryDevice) -> Endpoint {
     let address = format!("{address}/24").parse().unwrap();
-    Endpoint::host(HostConfig { addresses: vec![address], gateway: None }, device).unwrap()
+    Endpoint::host(HostConfig { addresses: vec![address], ..HostConfig::default() }, device).unwrap()
 }
 
 pub fn hosts_over(medium: Medium, offload: bool) -> (Endpoint, Endpoint) {

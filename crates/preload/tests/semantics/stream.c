@@ -158,6 +158,65 @@ static void ends(void) {
     close(fd);
 }
 
+static const char *congestion(int fd) {
+    static char name[17];
+    socklen_t length = 16;
+    memset(name, 0, sizeof name);
+    if (getsockopt(fd, SOL_TCP, TCP_CONGESTION, name, &length) < 0)
+        return errname(errno);
+    return name;
+}
+
+/* Options set before connect are the connection's. */
+static void early_options(void) {
+    int fd = tcp_socket(), value = 1;
+    socklen_t length = sizeof value;
+    say("early reno %s", result(setsockopt(fd, SOL_TCP, TCP_CONGESTION, "reno", 4)));
+    say("early unknown control %s", result(setsockopt(fd, SOL_TCP, TCP_CONGESTION, "vegan", 5)));
+    say("early empty control %s", result(setsockopt(fd, SOL_TCP, TCP_CONGESTION, "", 0)));
+    say("early control %s", congestion(fd));
+    setsockopt(fd, SOL_TCP, TCP_CORK, &value, sizeof value);
+    setsockopt(fd, SOL_TCP, TCP_QUICKACK, &value, sizeof value);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, sizeof value);
+    value = 77;
+    setsockopt(fd, SOL_TCP, TCP_KEEPIDLE, &value, sizeof value);
+    say("early connect %s", result(connect(fd, (struct sockaddr *)&peer_address, sizeof peer_address)));
+    say("then control %s", congestion(fd));
+    value = 0;
+    getsockopt(fd, SOL_TCP, TCP_CORK, &value, &length);
+    say("then cork %d", value);
+    getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &length);
+    say("then keepalive %d", value);
+    getsockopt(fd, SOL_TCP, TCP_KEEPIDLE, &value, &length);
+    say("then keepidle %d", value);
+    say("then cubic %s", result(setsockopt(fd, SOL_TCP, TCP_CONGESTION, "cubic", 6)));
+    say("then unknown control %s", result(setsockopt(fd, SOL_TCP, TCP_CONGESTION, "vegan", 5)));
+    say("then control %s", congestion(fd));
+    /* Corked: it goes out when the cork is drawn, or 200 ms later. */
+    write_all(fd, "echo\n", 5);
+    value = 0;
+    setsockopt(fd, SOL_TCP, TCP_CORK, &value, sizeof value);
+    char echo[5];
+    write_all(fd, "hello", 5);
+    say("then echo %s", result(read_all(fd, echo, 5)));
+    struct tcp_info info;
+    memset(&info, 0, sizeof info);
+    length = sizeof info;
+    getsockopt(fd, SOL_TCP, TCP_INFO, &info, &length);
+    say("info state %d ca %d options %d mss %d pmtu %d", info.tcpi_state, info.tcpi_ca_state,
+        info.tcpi_options & 7, info.tcpi_snd_mss, info.tcpi_pmtu);
+    say("info received %lld notsent %d retrans %d unacked %d", (long long)info.tcpi_bytes_received,
+        info.tcpi_notsent_bytes, info.tcpi_total_retrans, info.tcpi_unacked);
+    say("info times %d %d windows %d cwnd %d", info.tcpi_rtt > 0, info.tcpi_rto >= 200000,
+        info.tcpi_snd_wnd > 0, info.tcpi_snd_cwnd);
+    say("info segments %d %d %d %d", info.tcpi_segs_in > 0, info.tcpi_segs_out > 0, info.tcpi_data_segs_in > 0,
+        info.tcpi_data_segs_out > 0);
+    length = 8;
+    say("short info %s", result(getsockopt(fd, SOL_TCP, TCP_INFO, &info, &length)));
+    say("short info length %d", length);
+    close(fd);
+}
+
 static void options(void) {
     int fd = call_peer("echo");
     int value = 1;
@@ -276,6 +335,7 @@ void stream_cases(void) {
     refused();
     flags();
     ends();
+    early_options();
     options();
     duplicates();
     files();

@@ -15,6 +15,7 @@ pub(crate) use time_wait::TimeWaitRecord;
 
 use base::Instant;
 use core::net::IpAddr;
+use tcp::SendBuffer;
 
 use crate::buffers::BufferFamily;
 use crate::config::{SocketOption, SocketOptions};
@@ -52,6 +53,19 @@ impl<B: BufferFamily> Stack<B> {
     /// The connection of a socket, for its getters.
     pub fn tcp(&self, id: SocketId) -> Option<&tcp::Connection> {
         self.sockets.get(id.into())?.tcp().map(|tcp| &tcp.connection)
+    }
+
+    /// What `TCP_INFO` tells of a TCP socket; `None` of another.
+    pub fn tcp_info(&self, now: Instant, id: SocketId) -> Option<tcp::TcpInfo> {
+        match &self.sockets.get(id.into())?.kind {
+            Kind::Tcp(tcp) => Some(tcp.connection.tcp_info(now)),
+            Kind::Listener(listener) => {
+                let waiting = listener.queues.accept_len as u32;
+                Some(tcp::TcpInfo::of_listener(waiting, listener.backlog as u32))
+            }
+            Kind::Bound(_) => Some(tcp::TcpInfo::of_closed()),
+            Kind::Udp(_) | Kind::Released => None,
+        }
     }
 
     /// The buffers of a connection.
@@ -96,8 +110,8 @@ impl<B: BufferFamily> Stack<B> {
         let socket = self.owned_mut(id)?;
         match &mut socket.kind {
             Kind::Tcp(tcp) => apply_option(now, &mut tcp.connection, option),
-            Kind::Bound(bound) => keep_option(&mut bound.options, option),
-            Kind::Listener(listener) => keep_option(&mut listener.options, option),
+            Kind::Bound(bound) => bound.options.apply(option),
+            Kind::Listener(listener) => listener.options.apply(option),
             Kind::Udp(_) => return Err(SocketError::NotSupported),
             Kind::Released => return Err(SocketError::NoSuchSocket),
         }
@@ -166,6 +180,9 @@ impl<B: BufferFamily> Stack<B> {
         let (orphan, silent) = (socket.orphan, socket.silent);
         let Some(tcp) = socket.tcp_mut() else { return };
         let after = Glance::at(&tcp.connection);
+        if tcp.connection.is_drained() {
+            tcp.connection.handle_send_blocked(now, tcp.stream.is_blocked());
+        }
         let (stage, wants_output) = (tcp.stage, !polled && tcp.connection.wants_output(now));
         if after.acked_to != before.acked_to
             && let Some(Next::Neighbour(key)) = tcp.path.map(|cached| cached.path.next)
@@ -281,6 +298,9 @@ impl<B: BufferFamily> Stack<B> {
         config.mss = path_mtu.saturating_sub(HEADERS_LEN).min(most);
         config.announced_mss = link_mtu.saturating_sub(HEADERS_LEN).min(most);
         config.nodelay |= options.nodelay;
+        config.cork |= options.cork;
+        config.quickack |= options.quickack;
+        config.congestion = options.congestion.unwrap_or(config.congestion);
         config.keepalive = options.keepalive.or(config.keepalive);
         config.user_timeout = options.user_timeout.or(config.user_timeout);
         if let Some(linger2) = options.linger2 {
@@ -324,6 +344,7 @@ fn apply_option(now: Instant, connection: &mut tcp::Connection, option: SocketOp
         SocketOption::NoDelay(on) => connection.set_nodelay(on),
         SocketOption::Cork(on) => connection.set_cork(on),
         SocketOption::QuickAck(on) => connection.set_quickack(on),
+        SocketOption::Congestion(algorithm) => connection.set_congestion(algorithm),
         SocketOption::Keepalive(keepalive) => connection.set_keepalive(now, keepalive),
         SocketOption::ReceiveLimit(limit) => connection.set_receive_limit(limit),
         SocketOption::UserTimeout(timeout) => connection.set_user_timeout(timeout),
@@ -331,24 +352,6 @@ fn apply_option(now: Instant, connection: &mut tcp::Connection, option: SocketOp
         SocketOption::Linger2(None)
         | SocketOption::ReuseAddress(_)
         | SocketOption::ReusePort(_)
-        | SocketOption::Broadcast(_)
-        | SocketOption::Ttl(_)
-        | SocketOption::Tos(_) => {}
-    }
-}
-
-/// Options of a socket that is not connected are kept for its connections.
-pub(crate) fn keep_option(options: &mut SocketOptions, option: SocketOption) {
-    match option {
-        SocketOption::NoDelay(on) => options.nodelay = on,
-        SocketOption::Keepalive(keepalive) => options.keepalive = keepalive,
-        SocketOption::ReceiveLimit(limit) => options.receive_limit = Some(limit),
-        SocketOption::UserTimeout(timeout) => options.user_timeout = timeout,
-        SocketOption::Linger2(time) => options.linger2 = time,
-        SocketOption::ReuseAddress(on) => options.reuse_address = on,
-        SocketOption::ReusePort(on) => options.reuse_port = on,
-        SocketOption::Cork(_)
-        | SocketOption::QuickAck(_)
         | SocketOption::Broadcast(_)
         | SocketOption::Ttl(_)
         | SocketOption::Tos(_) => {}

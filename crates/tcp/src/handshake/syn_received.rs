@@ -7,6 +7,7 @@ use wire::tcp::Flags;
 
 use crate::congestion::{Congestion, CongestionControl};
 use crate::connection::Connection;
+use crate::limited::{Ledger, LimitedBy};
 use crate::segment::{SegmentIn, position_of};
 use crate::state::{Event, State};
 use crate::timer::Stamp;
@@ -79,6 +80,8 @@ impl Connection {
         debug_assert_eq!(self.state, State::Established);
         self.restart_quick_acks();
         self.sent_at = Stamp::at(now);
+        self.stats.data_at = Stamp::at(now);
+        self.ledger = Some(Ledger::starting(now, LimitedBy::default()));
         self.arm_keepalive(now);
         if self.send.fin_queued {
             // The owner shut sending down while the connection was being opened.

@@ -252,15 +252,22 @@ impl Connection {
         });
     }
 
-    /// The delivery rate that this acknowledgement shows, if anybody wants to know.
+    /// The delivery rate that this acknowledgement shows: to the algorithm if it is based on a model, and once a round
+    /// trip to the ledger.
     #[inline]
     fn sample_rate(&mut self, now: Instant, summary: &AckSummary) -> Option<RateSample> {
-        let newest = summary.newest.filter(|_| self.congestion.is_model_based())?;
+        let newest = summary.newest?;
         let board = &mut self.send.scoreboard;
         let delivered = self.send.una + u64::from(board.sacked());
-        let sample = RateSample::new(&newest, now, delivered, summary.lost_total, self.rtt.min_rtt);
+        let due = board.begins_round(newest.sent.delivered, delivered);
+        let is_model_based = self.congestion.is_model_based();
+        let sample = (due || is_model_based)
+            .then(|| RateSample::new(&newest, now, delivered, summary.lost_total, self.rtt.min_rtt));
         board.note_delivered(now, newest.sent_at, delivered);
-        Some(sample)
+        if let (true, Some(sample), Some(ledger)) = (due, &sample, &mut self.ledger) {
+            ledger.note_rate(sample);
+        }
+        sample.filter(|_| is_model_based)
     }
 
     /// Timers and states after an acknowledgement.
@@ -280,6 +287,7 @@ impl Connection {
             } else {
                 self.recovery.progress_at
             };
+            self.account(now); // no send buffer is full any more
         }
         if summary.advanced == 0 {
             return;

@@ -30,7 +30,12 @@ impl Connection {
         segment: &SegmentIn<'_>,
         receive: &mut impl ReceiveBuffer,
     ) -> Verdict {
-        self.stats.segments_in += u64::from(segment.segment_count.max(1));
+        let count = segment.segment_count.max(1);
+        self.stats.segments_in += u64::from(count);
+        if !segment.payload.is_empty() {
+            self.stats.data_in = self.stats.data_in.wrapping_add(count.into());
+            self.stats.data_at = Stamp::at(now);
+        }
         match self.state {
             State::Closed => Verdict::Closed,
             State::SynSent => self.on_segment_in_syn_sent(now, segment),
@@ -54,9 +59,10 @@ impl Connection {
         segment: &SegmentIn<'_>,
         receive: &mut impl ReceiveBuffer,
     ) -> Verdict {
-        match self.on_segment_in_steps(now, segment, receive) {
-            ControlFlow::Continue(verdict) | ControlFlow::Break(verdict) => verdict,
-        }
+        let (ControlFlow::Continue(verdict) | ControlFlow::Break(verdict)) =
+            self.on_segment_in_steps(now, segment, receive);
+        self.account(now);
+        verdict
     }
 
     fn on_segment_in_steps(

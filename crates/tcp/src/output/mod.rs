@@ -77,6 +77,9 @@ impl Connection {
             Some(segment) => {
                 let pieces = segment.len.div_ceil(u32::from(segment.segment_size)).max(1);
                 self.stats.segments_out += u64::from(pieces);
+                if segment.len > 0 {
+                    self.stats.data_out = self.stats.data_out.wrapping_add(pieces);
+                }
             }
             None => self.settle(now),
         }
@@ -243,6 +246,7 @@ impl Connection {
 
     /// Nothing more goes out now: remember why, and arm what must wake us.
     fn settle(&mut self, now: Instant) {
+        self.account(now);
         if !self.state.sends_data() {
             return;
         }

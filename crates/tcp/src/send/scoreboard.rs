@@ -75,6 +75,8 @@ struct Board {
     delivered_at: Instant,
     /// When the first transmission of the present rate sample left (C.first_send_time).
     first_sent_at: Instant,
+    /// The rate is written down again when something is delivered that was sent after this much had been.
+    rate_round: Position,
     /// Until this is delivered, the application limits the rate (C.app_limited); 0: it does not.
     app_limited_to: Position,
 }
@@ -100,6 +102,15 @@ impl Scoreboard {
     #[inline]
     pub(crate) fn sacked(&self) -> u32 {
         self.board.as_ref().map_or(0, |board| board.sacked)
+    }
+
+    /// Sequence space that was retransmitted and is believed to be on its way. Walks the records.
+    pub(crate) fn retransmitted(&self) -> u32 {
+        let records = self.board.iter().flat_map(|board| &board.records);
+        records
+            .filter(|record| record.fate == Fate::InFlight && record.was_retransmitted())
+            .map(|it| it.len)
+            .sum()
     }
 
     #[inline]
@@ -132,6 +143,14 @@ impl Scoreboard {
                 board.app_limited_to = 0;
             }
         }
+    }
+
+    /// Whether a round trip has passed since this last said so: what was just delivered, sent when `sent` had been, began
+    /// after it. `delivered` is all so far.
+    pub(crate) fn begins_round(&mut self, sent: Position, delivered: Position) -> bool {
+        let Some(board) = self.board.as_mut().filter(|board| sent >= board.rate_round) else { return false };
+        board.rate_round = delivered;
+        true
     }
 
     /// The application has no more to send, or the peer takes no more, although more could be sent.
@@ -246,6 +265,7 @@ impl Board {
             lost_total: 0,
             delivered_at: Instant::ZERO,
             first_sent_at: Instant::ZERO,
+            rate_round: 0,
             app_limited_to: if start > 1 { start } else { 0 },
         }
     }
