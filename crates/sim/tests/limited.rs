@@ -59,7 +59,7 @@ fn an_application_with_little_to_say_limits_itself() {
 #[test]
 fn a_clean_path_is_limited_by_congestion_control_and_pacing() {
     let shares =
-        shares("rate 20mbit, queue 200KB, delay 10ms", bulk(), Plan::default(), Duration::from_secs(20));
+        shares("rate 20mbit, queue 40KB, delay 10ms", bulk(), Plan::default(), Duration::from_secs(20));
     let congestion = shares[Limit::CongestionWindow as usize] + shares[Limit::Pacing as usize];
     assert!(congestion > 0.6, "{congestion}");
     assert!(shares[Limit::PeerWindow as usize] < 0.3);
@@ -67,13 +67,14 @@ fn a_clean_path_is_limited_by_congestion_control_and_pacing() {
 }
 
 #[test]
-fn a_lossy_path_spends_its_time_in_recovery() {
+fn a_lossy_path_spends_a_part_of_its_time_in_recovery() {
     let shares = shares(
         "rate 50mbit, queue 500KB, delay 10ms, loss 3%",
         bulk(),
         Plan::default(),
         Duration::from_secs(20),
     );
-    assert!(shares[Limit::Recovery as usize] > 0.5);
-    assert!(shares[Limit::Application as usize] < 0.05);
+    // By the square-root law, a loss each thirty segments leaves a window of seven: a round trip of recovery to four others.
+    assert!((0.1..0.4).contains(&shares[Limit::Recovery as usize]));
+    assert!(shares[Limit::Recovery as usize] + shares[Limit::CongestionWindow as usize] > 0.95);
 }
