@@ -20,6 +20,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+use crate::exit::ExitWith;
+
 /// A TCP/IP stack that runs outboard: in a process of its own, on its own core.
 #[derive(Parser)]
 #[command(name = "outboard", version, disable_help_subcommand = true)]
@@ -43,7 +45,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match bench::expand(std::env::args_os().collect()) {
+        Ok(arguments) => Cli::parse_from(arguments),
+        Err(error) => return exit::report(&ExitWith::new(exit::USAGE, error).into()),
+    };
     start_log();
     let answer = match cli.command {
         Command::Up(args) => up::main(args),

@@ -79,13 +79,112 @@ fn a_stream_is_checked_byte_by_byte() {
 
 #[test]
 fn round_trips_have_a_distribution() {
-    let (document, _) = measured(&["rr", "--duration", "0.2"]);
+    let (document, text) = measured(&["rr", "--duration", "0.2"]);
     for subject in &document.subjects {
         let total = &subject.trials[0].total;
         let latency = total.latency_ns.unwrap();
         assert!(total.operations > 0 && total.verified);
         assert!(latency.min <= latency.p50 && latency.p50 <= latency.p99 && latency.p99 <= latency.max);
+        let each = total.cpu_seconds_per_operation.unwrap();
+        assert!((each.host() * total.operations as f64 - total.cpu_seconds.host()).abs() < 1e-9);
     }
+    assert!(text.contains("Processor time per operation"), "{text}");
+}
+
+const EVERYWHERE: &str = "kernel,host,fep,fep-unmodified";
+
+/// So many operations on every subject, all checked; `bytes` of each.
+fn assert_done(arguments: &[&str], operations: u64, bytes: u64) -> Document {
+    let (document, _) = measured(&[&arguments[..1], &["--on", EVERYWHERE], &arguments[1..]].concat());
+    assert_eq!(document.subjects.len(), 4);
+    for subject in &document.subjects {
+        let total = &subject.trials[0].total;
+        assert_eq!((total.operations, total.bytes), (operations, operations * bytes), "{}", subject.name);
+        assert!(total.verified, "{}", subject.name);
+    }
+    document
+}
+
+#[test]
+fn transactions_are_made_on_one_stack_and_across_a_link() {
+    let loopback = assert_done(&["crr", "-n", "30", "--loopback"], 30, 64 + 8192);
+    assert!(loopback.subjects.iter().all(|subject| subject.trials[0].total.latency_ns.is_some()));
+    assert_done(&["crr", "-n", "20", "-P", "2", "--request", "3", "--answer", "600kB"], 40, 600_003);
+}
+
+#[test]
+fn round_trips_go_over_udp_and_pipelined_and_at_a_rate() {
+    let document = assert_done(
+        &["rr", "--udp", "--request", "200", "--answer", "1000", "-n", "50", "--loopback"],
+        50,
+        1200,
+    );
+    assert!(document.subjects.iter().all(|one| one.trials[0].total.details["lost_datagrams"] == 0.0));
+    assert_done(&["rr", "--udp", "--size", "8", "-n", "64", "--depth", "8"], 64, 16);
+    assert_done(
+        &["rr", "--request", "5", "--answer", "3000", "-n", "200", "--depth", "20", "-P", "2"],
+        400,
+        3005,
+    );
+    assert_done(&["rr", "-n", "40", "--rate", "1000", "--loopback"], 40, 2);
+    assert_done(&["rr", "--udp", "--size", "16", "-n", "20", "--rate", "500", "-P", "2"], 40, 32);
+}
+
+#[test]
+fn streams_go_both_ways_at_once_and_as_answers() {
+    let moved = 2 * 3 * 700_000;
+    let (document, _) = measured(&[
+        "stream",
+        "--bidir",
+        "-n",
+        "700kB",
+        "-P",
+        "3",
+        "--on",
+        EVERYWHERE,
+        "--loopback",
+        "-w",
+        "1MB",
+    ]);
+    assert_moved(&document, &["kernel", "host", "fep", "fep-unmodified"], moved);
+    assert_done(&["stream", "--request", "1", "--answer", "2MB", "--count", "3", "--loopback"], 3, 2_000_001);
+    let (document, _) = measured(&["stream", "-t", "0.2", "-O", "0.1", "-R", "--on", "kernel,fep"]);
+    for subject in &document.subjects {
+        let total = &subject.trials[0].total;
+        assert!(total.bytes > 0 && total.verified && total.elapsed_seconds > 0.0, "{}", subject.name);
+    }
+}
+
+#[test]
+fn messages_arrive_one_by_one() {
+    assert_done(&["messages", "-n", "300"], 300, 1408);
+    let (document, _) = measured(&["messages", "--udp", "-n", "100", "--rate", "2000", "--on", "kernel,fep"]);
+    for subject in &document.subjects {
+        let total = &subject.trials[0].total;
+        assert_eq!(total.operations as f64 + total.details["lost_datagrams"], 100.0, "{}", subject.name);
+    }
+}
+
+#[test]
+fn connections_are_held_and_replaced() {
+    let document = assert_done(
+        &[
+            "connections",
+            "--hold",
+            "20",
+            "--ramp",
+            "2000",
+            "--churn",
+            "50",
+            "--duration",
+            "0.21",
+            "--loopback",
+        ],
+        31,
+        0,
+    );
+    let details = &document.subjects[2].trials[0].total.details;
+    assert_eq!((details["held_connections"], details["replaced_connections"]), (20.0, 11.0));
 }
 
 #[test]
@@ -143,6 +242,14 @@ fn a_wrong_command_line_is_told_apart() {
         &["file", "--count", "2"],
         &["file", "--mtu", "100"],
         &["rr", "--duration", "0"],
+        &["rr", "--udp", "--depth", "2"],
+        &["rr", "--depth", "5000"],
+        &["rr", "--udp", "--size", "70000"],
+        &["stream", "--bidir", "-R"],
+        &["stream", "--request", "1"],
+        &["connections", "-P", "2"],
+        &["crr", "--preset", "vm-rr"],
+        &["--preset", "vax"],
         &["teleport"],
     ] {
         let folder = tempfile::tempdir().unwrap();

@@ -48,9 +48,10 @@ pub fn run(lab: &Lab, config: &Config) -> Result<Document> {
 fn watch(config: &Config, site: &Site, native: &Native, progress: &Progress) -> Result<Trial> {
     progress.begin(site, "idle");
     sleep(SETTLING, site, progress)?;
-    let before = Reading::take(site, &[native.id()])?;
+    let applications: Vec<u32> = native.id().into_iter().collect();
+    let before = Reading::take(site, &applications)?;
     sleep(config.duration, site, progress)?;
-    let after = Reading::take(site, &[native.id()])?;
+    let after = Reading::take(site, &applications)?;
     let total = after.complete(&before, Measure { operations: config.connections, ..Measure::default() });
     Ok(Trial { total, parts: Vec::new() })
 }

@@ -1,6 +1,6 @@
 //! Measurements of Outboard: workloads, processor accounting, results and reports.
 //!
-//! A *workload* ([`file`], [`stream`], [`rr`], [`idle`]) is run on several *subjects* (the kernel, the host
+//! A *workload* ([`file`], [`load`], [`idle`]) is run on several *subjects* (the kernel, the host
 //! architecture, a front-end processor), each on a [`site::Site`] of its own in the laboratory, in alternating trials
 //! ([`runner`]). Before and after each part of a trial the site's clocks are read ([`meter`]). What comes out is one
 //! [`results::Document`], of which [`report`] makes tables and pictures.
@@ -11,8 +11,10 @@
 pub mod content;
 pub mod ends;
 pub mod file;
+mod histogram;
 pub mod idle;
 pub mod interrupt;
+pub mod load;
 pub mod machine;
 pub mod meter;
 pub mod metrics;
@@ -21,12 +23,10 @@ pub mod pattern;
 pub mod progress;
 pub mod report;
 pub mod results;
-pub mod rr;
 pub mod runner;
 pub mod schema;
 pub mod site;
 pub mod stats;
-pub mod stream;
 pub mod units;
 
 pub use lab;

@@ -61,6 +61,7 @@ impl Reading {
             application_system: application.system.as_secs_f64(),
             peer: self.peer.since(&earlier.peer).total().as_secs_f64(),
             softirq_threads: self.softirq_threads.saturating_sub(earlier.softirq_threads).as_secs_f64(),
+            softirq: machine.softirq.as_secs_f64(),
             machine_busy: machine.busy.as_secs_f64(),
             machine_stolen: machine.stolen.as_secs_f64(),
             ..CpuSeconds::default()

@@ -18,7 +18,7 @@ fn positive(value: f64) -> Option<f64> {
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 13] = [
+pub const METRICS: [Metric; 17] = [
     Metric { name: "bits_per_second", value: |m| positive(m.bits_per_second) },
     Metric { name: "operations_per_second", value: |m| positive(m.operations_per_second) },
     Metric { name: "elapsed_seconds", value: |m| positive(m.elapsed_seconds) },
@@ -53,6 +53,22 @@ pub const METRICS: [Metric; 13] = [
     Metric {
         name: "host_cpu_seconds_per_operation",
         value: |m| (m.operations > 0).then(|| m.cpu_seconds.host() / m.operations as f64),
+    },
+    Metric {
+        name: "total_cpu_seconds_per_operation",
+        value: |m| m.cpu_seconds_per_operation.map(|cpu| cpu.total()),
+    },
+    Metric {
+        name: "user_cpu_seconds_per_operation",
+        value: |m| m.cpu_seconds_per_operation.map(|cpu| cpu.user()),
+    },
+    Metric {
+        name: "system_cpu_seconds_per_operation",
+        value: |m| m.cpu_seconds_per_operation.map(|cpu| cpu.system()),
+    },
+    Metric {
+        name: "fep_polling_seconds_per_operation",
+        value: |m| m.cpu_seconds_per_operation.and_then(|cpu| positive(cpu.fep_polling)),
     },
     Metric { name: "latency_p50_ns", value: |m| m.latency_ns.map(|latency| latency.p50 as f64) },
     Metric { name: "latency_p99_ns", value: |m| m.latency_ns.map(|latency| latency.p99 as f64) },

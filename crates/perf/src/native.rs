@@ -1,191 +1,166 @@
-//! The native program on a site: a server on the subject's stack and clients on the peer.
+//! The native program on a site ([`crate::ends`]): a server on the subject's stack, and clients on the peer or on the
+//! same stack.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use lab::{Lab, Process, wait_for_port};
+use lab::{Lab, Process, Spawn, wait_for_port};
 
-use crate::ends::{self, Outcome};
-use crate::file::Direction;
+use crate::ends::{self, Outcome, Plan, Said, Verify, Work};
 use crate::meter::Reading;
 use crate::progress::Progress;
 use crate::results::{CpuSeconds, Measure};
-use crate::site::Site;
+use crate::site::{Between, Site};
+use crate::{histogram, interrupt};
 
 /// How long the server may take to answer.
 const START: Duration = Duration::from_secs(20);
-/// How long a transfer may take before it counts as stuck: this, and as if bytes went at 10 MB/s.
-const PART: Duration = Duration::from_secs(60);
-const SLOWEST_BYTES_PER_SECOND: u64 = 10_000_000;
 
 /// A running native server of one site.
 pub(crate) struct Native {
-    process: Process,
-    /// How many of its outcomes have been read.
-    outcomes_seen: usize,
-}
-
-/// Bytes to move.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Transfer {
-    pub(crate) direction: Direction,
-    /// In one transfer.
-    pub(crate) bytes: u64,
-    /// How many transfers, one after the other.
-    pub(crate) count: u64,
-    /// Whether both ends make and check the pattern.
-    pub(crate) check: bool,
-}
-
-/// Messages to exchange.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RoundTrips {
-    /// Of a message, in each direction.
-    pub(crate) bytes: u64,
-    pub(crate) duration: Duration,
-    /// Whether the peer looks for its answers without sleeping.
-    pub(crate) peer_spins: bool,
+    /// None where the client's process is the server too: a stack in a process is reached on itself from within only.
+    server: Option<Process>,
 }
 
 impl Native {
     pub(crate) fn start(lab: &Lab, site: &Site) -> Result<Self> {
+        if site.shares_process() {
+            return Ok(Self { server: None });
+        }
         let address = SocketAddr::new(site.address(), ends::PORT);
         let mut spawn = site.native()?;
         spawn.args(["serve", "--address"]).arg(address.to_string());
-        let mut process = lab.start(&format!("native-{}", site.subject().name()), spawn)?;
+        let mut process = lab.start(&format!("native-{}", site.name()), spawn)?;
         wait_for_port(site.peer(), address, &mut process, START)
-            .with_context(|| format!("the native server on {}", site.subject().name()))?;
-        Ok(Self { process, outcomes_seen: 0 })
+            .with_context(|| format!("the native server on {}", site.name()))?;
+        Ok(Self { server: Some(process) })
     }
 
-    /// Moves bytes.
-    pub(crate) fn transfer(
-        &mut self,
-        site: &Site,
-        transfer: &Transfer,
-        progress: &Progress,
-    ) -> Result<Measure> {
-        let operation = if transfer.direction == Direction::Download { "get" } else { "put" };
-        let mut arguments = vec![
-            ("--operation", operation.to_owned()),
-            ("--bytes", transfer.bytes.to_string()),
-            ("--count", transfer.count.to_string()),
-        ];
-        if transfer.check {
-            arguments.push(("--check", "true".to_owned()));
-        }
-        let total = transfer.bytes * transfer.count;
-        let patience = PART + Duration::from_secs(total / SLOWEST_BYTES_PER_SECOND);
-        let (mut measure, client) = self.measure(site, &arguments, patience, progress)?;
-        let served = self.outcomes(transfer.count)?;
-        // The receiving end says whether it is right, and how it was kept waiting.
-        measure.verified = client.verified;
-        measure.cpu_seconds.application_own_work = served.iter().map(|one| one.own_work_seconds).sum();
-        let stall =
-            served.iter().map(|one| one.longest_stall_seconds).fold(client.longest_stall_seconds, f64::max);
-        measure.longest_stall_seconds = Some(stall);
-        if transfer.check && !measure.verified {
+    /// Carries out a plan between two readings.
+    pub(crate) fn run(&mut self, site: &Site, plan: &Plan, progress: &Progress) -> Result<Measure> {
+        let spawn = self.client(site, plan)?;
+        let applications: Vec<u32> = self.server.iter().map(Process::id).collect();
+        let mut before = Reading::take(site, &applications)?;
+        let mut client = Process::start(site.directory(), "native-client", spawn)?;
+        let mut heard = Heard::default();
+        client
+            .wait_for_success_while(plan.patience(), || {
+                interrupt::check()?;
+                if heard.listen(&client_output(site)?, |interval| progress.interval(site, interval))? {
+                    before = Reading::take(site, &applications)?;
+                }
+                Ok(())
+            })
+            .with_context(|| self.server_text())?;
+        let after = Reading::take(site, &applications)?;
+        heard.listen(&client.stdout()?, |interval| progress.interval(site, interval))?;
+        let outcome = heard.outcome.context("the client has not told its outcome")?;
+        if plan.verify == Verify::Pattern && !outcome.verified {
             bail!("the bytes that arrived were not checked");
         }
-        Ok(measure)
-    }
-
-    /// Exchanges messages, one at a time.
-    pub(crate) fn round_trips(
-        &mut self,
-        site: &Site,
-        work: &RoundTrips,
-        progress: &Progress,
-    ) -> Result<Measure> {
-        let arguments = [
-            ("--operation", "echo".to_owned()),
-            ("--bytes", work.bytes.to_string()),
-            ("--seconds", work.duration.as_secs_f64().to_string()),
-            ("--spin", work.peer_spins.to_string()),
-        ];
-        let (measure, _) = self.measure(site, &arguments, PART + work.duration, progress)?;
-        self.outcomes(1)?;
-        Ok(measure)
+        Ok(after.complete(&before, measure(site, plan, &outcome)?))
     }
 
     /// Opens connections and keeps them open as long as the process given back lives.
     pub(crate) fn hold(&mut self, lab: &Lab, site: &Site, count: u64) -> Result<Process> {
-        let mut client = lab.start(
-            "holder",
-            self.client(site, &[("--operation", "hold".to_owned()), ("--count", count.to_string())])?,
-        )?;
+        let plan = Plan { connections: count, ..Plan::new(Work::Hold) };
+        let mut client = lab.start("holder", self.client(site, &plan)?)?;
         let began = Instant::now();
-        while !client.stdout()?.ends_with('\n') {
-            if !client.is_running()? || began.elapsed() > PART {
-                bail!("the connections do not come up:\n{}\n{}", client.text(), self.process.text());
+        let mut heard = Heard::default();
+        while !heard.is_held {
+            heard.listen(&client.stdout()?, |_| ())?;
+            if !client.is_running()? || began.elapsed() > plan.patience() {
+                bail!("the connections do not come up:\n{}\n{}", client.text(), self.server_text());
             }
             std::thread::sleep(Duration::from_millis(20));
-            crate::interrupt::check()?;
+            interrupt::check()?;
         }
         Ok(client)
     }
 
-    /// The server's process.
-    pub(crate) fn id(&self) -> u32 {
-        self.process.id()
+    /// The server's process, where there is one.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.server.as_ref().map(Process::id)
     }
 
-    fn client(&self, site: &Site, arguments: &[(&str, String)]) -> Result<lab::Spawn> {
-        let mut spawn = site.peer_program(lab::executable()?)?;
+    fn client(&self, site: &Site, plan: &Plan) -> Result<Spawn> {
+        let mut spawn = match site.between() {
+            Between::Link => {
+                let mut spawn = site.peer_program(lab::executable()?)?;
+                spawn.args(["bench-end", "client"]);
+                spawn
+            }
+            Between::Loopback => {
+                let mut spawn = site.native()?;
+                spawn.arg(if site.shares_process() { "both" } else { "client" });
+                spawn
+            }
+        };
         let address = SocketAddr::new(site.address(), ends::PORT);
-        spawn.args(["bench-end", "client", "--address"]).arg(address.to_string());
-        for (name, value) in arguments {
-            spawn.arg(name).arg(value);
-        }
+        spawn.arg("--address").arg(address.to_string());
+        spawn.arg("--plan").arg(serde_json::to_string(plan)?);
         Ok(spawn)
     }
 
-    /// Runs a client to its end between two readings.
-    fn measure(
-        &mut self,
-        site: &Site,
-        arguments: &[(&str, String)],
-        patience: Duration,
-        progress: &Progress,
-    ) -> Result<(Measure, Outcome)> {
-        let spawn = self.client(site, arguments)?;
-        let before = Reading::take(site, &[self.process.id()])?;
-        let mut client = Process::start(site.directory(), "native-client", spawn)?;
-        client
-            .wait_for_success_while(patience, || progress.turn(site))
-            .with_context(|| format!("the native server says:\n{}", self.process.text()))?;
-        let after = Reading::take(site, &[self.process.id()])?;
-        let outcome: Outcome = serde_json::from_str(client.stdout()?.trim())
-            .context("the client's outcome is not understood")?;
-        let measure = Measure {
-            operations: outcome.operations,
-            bytes: outcome.bytes,
-            elapsed_seconds: outcome.elapsed_seconds,
-            latency_ns: outcome.latency_ns,
-            verified: outcome.verified,
-            cpu_seconds: CpuSeconds::default(),
-            ..Measure::default()
-        };
-        Ok((after.complete(&before, measure), outcome))
-    }
-
-    /// The server's outcomes of the connections that have just ended.
-    fn outcomes(&mut self, count: u64) -> Result<Vec<Outcome>> {
-        let wanted = self.outcomes_seen + usize::try_from(count)?;
-        let began = Instant::now();
-        loop {
-            let text = self.process.stdout()?;
-            let lines: Vec<&str> = text.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect();
-            if lines.len() >= wanted {
-                let new = &lines[self.outcomes_seen..wanted];
-                self.outcomes_seen = wanted;
-                return new.iter().map(|line| Ok(serde_json::from_str(line)?)).collect();
-            }
-            if began.elapsed() > START || !self.process.is_running()? {
-                bail!("the native server has not told its outcome:\n{}", self.process.text());
-            }
-            std::thread::sleep(Duration::from_millis(2));
+    fn server_text(&self) -> String {
+        match &self.server {
+            Some(server) => format!("the native server says:\n{}", server.text()),
+            None => "the server is in the client's process".to_owned(),
         }
     }
+}
+
+fn client_output(site: &Site) -> Result<String> {
+    Ok(std::fs::read_to_string(site.directory().join("native-client.out"))?)
+}
+
+/// What a client has told so far.
+#[derive(Default)]
+struct Heard {
+    /// Of its output, what has been read.
+    read: usize,
+    is_held: bool,
+    outcome: Option<Box<Outcome>>,
+}
+
+impl Heard {
+    /// Takes the lines in that are new; whether from now on everything counts.
+    fn listen(&mut self, text: &str, mut interval: impl FnMut(&ends::Interval)) -> Result<bool> {
+        let mut counts = false;
+        while let Some(end) = text[self.read..].find('\n') {
+            let line = &text[self.read..self.read + end];
+            self.read += end + 1;
+            match serde_json::from_str(line).with_context(|| format!("the client says: {line}"))? {
+                Said::Interval(one) => interval(&one),
+                Said::Counting => counts = true,
+                Said::Held(_) => self.is_held = true,
+                Said::Outcome(outcome) => self.outcome = Some(outcome),
+            }
+        }
+        Ok(counts)
+    }
+}
+
+/// What the ends have told, but for what the readings will tell.
+fn measure(site: &Site, plan: &Plan, outcome: &Outcome) -> Result<Measure> {
+    let server = outcome.server.as_deref().context("the server has told no outcome")?;
+    let mut own_work = server.own_work_seconds;
+    if site.between() == Between::Loopback {
+        own_work += outcome.own_work_seconds;
+    }
+    let receives = matches!(plan.work, Work::Stream | Work::Exchange | Work::Transact);
+    Ok(Measure {
+        operations: outcome.operations,
+        bytes: outcome.bytes,
+        elapsed_seconds: outcome.elapsed_seconds,
+        latency_ns: outcome.latency_ns,
+        histogram: outcome.histogram.as_deref().map(histogram::from_text).transpose()?,
+        longest_stall_seconds: (receives && outcome.longest_stall_seconds > 0.0)
+            .then_some(outcome.longest_stall_seconds),
+        details: outcome.details.clone(),
+        verified: outcome.verified,
+        cpu_seconds: CpuSeconds { application_own_work: own_work, ..CpuSeconds::default() },
+        ..Measure::default()
+    })
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::ends::Interval;
 use crate::interrupt;
 use crate::results::Trial;
 use crate::site::Site;
@@ -53,6 +54,22 @@ impl Progress {
         }
         self.last.set(Some((bytes, now)));
         Ok(())
+    }
+
+    /// The client tells how far it is.
+    pub(crate) fn interval(&self, _site: &Site, interval: &Interval) {
+        let seconds = interval.end_seconds - interval.start_seconds;
+        if seconds <= 0.0 {
+            return;
+        }
+        let mut rates = Vec::new();
+        if interval.operations > 0 {
+            rates.push(units::scaled(interval.operations as f64 / seconds, "operations/s"));
+        }
+        if interval.bytes > interval.operations {
+            rates.push(units::bit_rate(interval.bytes as f64 * 8.0 / seconds));
+        }
+        self.bar.set_message(format!("{}  {}", self.bar.prefix(), rates.join("  ")));
     }
 
     /// The contents are being compared.

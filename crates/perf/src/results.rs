@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -63,7 +64,7 @@ pub struct Machine {
 /// What was done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Workload {
-    /// The workload's name: `file`, `stream`, `rr`, `idle`.
+    /// The workload's name: `file`, `stream`, `rr`, `crr`, `messages`, `connections`, `idle`.
     pub name: String,
     /// Every option in effect.
     #[serde(flatten)]
@@ -73,7 +74,7 @@ pub struct Workload {
 /// One of the stacks compared, and its trials.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SubjectResult {
-    /// `kernel`, `host` or `fep`.
+    /// `kernel`, `host`, `fep`, `fep-unmodified`; with a suffix for another release of it.
     pub name: String,
     /// Every option in effect of this subject.
     pub options: Map<String, Value>,
@@ -127,10 +128,22 @@ pub struct Measure {
     pub longest_stall_seconds: Option<f64>,
     /// Processor time.
     pub cpu_seconds: CpuSeconds,
+    /// The same for one operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds_per_operation: Option<CpuSeconds>,
+    /// The same for 10⁶ bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds_per_megabyte: Option<CpuSeconds>,
+    /// What else the workload tells, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub details: BTreeMap<String, f64>,
     /// Events, as the FEP counted them.
     pub counters: BTreeMap<String, u64>,
     /// Whether the receiving end has checked every byte.
     pub verified: bool,
+    /// The whole distribution of `latency_ns`.
+    #[serde(skip)]
+    pub histogram: Option<Histogram<u64>>,
 }
 
 /// Percentiles of a distribution of times.
@@ -165,6 +178,9 @@ pub struct CpuSeconds {
     pub peer: f64,
     /// The kernel's softirq threads, on whoever's behalf.
     pub softirq_threads: f64,
+    /// All softirqs of the machine, in whoever's context they ran (and counted there too): a sample of the kernel's tick.
+    #[serde(default)]
+    pub softirq: f64,
     /// All processors together, not idle.
     pub machine_busy: f64,
     /// All processors together, taken by the hypervisor.
@@ -177,9 +193,39 @@ impl CpuSeconds {
         self.application_user + self.application_system
     }
 
+    /// What the application and the FEP spend in their own code, polling apart.
+    pub fn user(&self) -> f64 {
+        self.application_user + self.fep_work
+    }
+
+    /// What the kernel spends on behalf of the application and of the FEP.
+    pub fn system(&self) -> f64 {
+        self.application_system + self.fep_system
+    }
+
     /// What the host and the FEP pay together, polling apart.
     pub fn total(&self) -> f64 {
         self.host() + self.fep_work + self.fep_system
+    }
+}
+
+impl std::ops::Div<f64> for CpuSeconds {
+    type Output = Self;
+
+    fn div(self, count: f64) -> Self {
+        Self {
+            application_user: self.application_user / count,
+            application_system: self.application_system / count,
+            application_own_work: self.application_own_work / count,
+            fep_work: self.fep_work / count,
+            fep_polling: self.fep_polling / count,
+            fep_system: self.fep_system / count,
+            peer: self.peer / count,
+            softirq_threads: self.softirq_threads / count,
+            softirq: self.softirq / count,
+            machine_busy: self.machine_busy / count,
+            machine_stolen: self.machine_stolen / count,
+        }
     }
 }
 
@@ -196,6 +242,7 @@ impl std::ops::Add for CpuSeconds {
             fep_system: self.fep_system + other.fep_system,
             peer: self.peer + other.peer,
             softirq_threads: self.softirq_threads + other.softirq_threads,
+            softirq: self.softirq + other.softirq,
             machine_busy: self.machine_busy + other.machine_busy,
             machine_stolen: self.machine_stolen + other.machine_stolen,
         }
@@ -203,12 +250,15 @@ impl std::ops::Add for CpuSeconds {
 }
 
 impl Measure {
-    /// Fills in the rates that follow from the counts.
+    /// Fills in what follows from the counts: rates, and processor time for each operation and megabyte.
     pub fn with_rates(mut self) -> Self {
         let seconds = self.elapsed_seconds.max(1e-9);
         self.operations_per_second = self.operations as f64 / seconds;
         self.bytes_per_second = self.bytes as f64 / seconds;
         self.bits_per_second = self.bytes_per_second * 8.0;
+        let each = |count: f64| (count > 0.0).then(|| self.cpu_seconds / count);
+        self.cpu_seconds_per_operation = each(self.operations as f64);
+        self.cpu_seconds_per_megabyte = each(self.bytes as f64 / 1e6);
         self
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::progress::Progress;
 use crate::results::{Document, SCHEMA_VERSION, SubjectResult, Trial, Workload};
-use crate::site::{Setup, Site, Subject};
+use crate::site::{Between, Setup, Site, Subject};
 use crate::{interrupt, machine, metrics};
 
 /// What all workloads have in common.
@@ -75,6 +75,11 @@ pub(crate) fn run<P>(
 fn document(common: &Common, description: Description, subjects: Vec<SubjectResult>) -> Document {
     let mut options = description.options;
     options.insert("trials".to_owned(), common.trials.into());
+    let between = match common.setup.between {
+        Between::Link => "link",
+        Between::Loopback => "loopback",
+    };
+    options.insert("between".to_owned(), between.into());
     options.insert("mtu_bytes".to_owned(), common.setup.mtu.into());
     let names: Vec<_> = common.subjects.iter().map(|subject| subject.name()).collect();
     options.insert("on".to_owned(), names.into());

@@ -21,11 +21,13 @@ pub enum Subject {
     Host,
     /// Outboard's, in a front-end processor.
     Fep,
+    /// The same under programs that know nothing of it: the native program too uses the kernel's calls.
+    FepUnmodified,
 }
 
 impl Subject {
     /// All of them, in the order in which they alternate.
-    pub const ALL: [Self; 3] = [Self::Kernel, Self::Host, Self::Fep];
+    pub const ALL: [Self; 4] = [Self::Kernel, Self::Host, Self::Fep, Self::FepUnmodified];
 
     /// Its name in commands and documents.
     pub fn name(self) -> &'static str {
@@ -33,6 +35,7 @@ impl Subject {
             Self::Kernel => "kernel",
             Self::Host => "host",
             Self::Fep => "fep",
+            Self::FepUnmodified => "fep-unmodified",
         }
     }
 }
@@ -42,8 +45,17 @@ impl std::str::FromStr for Subject {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|subject| subject.name() == text);
-        found.ok_or_else(|| format!("`{text}` is none of kernel, host, fep"))
+        found.ok_or_else(|| format!("`{text}` is none of kernel, host, fep, fep-unmodified"))
     }
+}
+
+/// Where the client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Between {
+    /// On the peer, across a link.
+    Link,
+    /// On the subject's own stack, as the server.
+    Loopback,
 }
 
 /// Which processors each rôle may use; empty: all of them. The same for every subject.
@@ -78,6 +90,8 @@ pub struct Setup {
     pub congestion_control: Option<String>,
     /// The processors.
     pub placement: Placement,
+    /// Where the client is.
+    pub between: Between,
     /// Further arguments of `outboard up`.
     pub fep_arguments: Vec<String>,
 }
@@ -112,10 +126,13 @@ impl Site {
                 peer.tap(DEVICE, Namespace::PEER, Namespace::PREFIX, setup.mtu)?;
                 (peer.clone(), None)
             }
-            Subject::Fep => {
+            Subject::Fep | Subject::FepUnmodified => {
                 peer.tap(DEVICE, Namespace::PEER, Namespace::PREFIX, setup.mtu)?;
                 // An empty namespace: no byte has another way than through the FEP.
-                (lab.namespace("application on the FEP")?, Some(start_fep(lab, &peer, setup)?))
+                (
+                    lab.namespace("application on the FEP")?,
+                    Some(start_fep(lab, subject.name(), &peer, setup)?),
+                )
             }
         };
         let site = Self {
@@ -129,7 +146,23 @@ impl Site {
             peers: Group::new(&format!("{}-peer", subject.name())),
         };
         site.set_congestion_control()?;
+        site.spare_ports()?;
         Ok(site)
+    }
+
+    /// What reports call it.
+    pub fn name(&self) -> &'static str {
+        self.subject.name()
+    }
+
+    /// Where the client is.
+    pub fn between(&self) -> Between {
+        self.setup.between
+    }
+
+    /// Whether client and server have to be one process: the stack is in it.
+    pub fn shares_process(&self) -> bool {
+        self.subject == Subject::Host && self.setup.between == Between::Loopback
     }
 
     /// Which stack it is.
@@ -157,17 +190,21 @@ impl Site {
         let placement = &self.setup.placement;
         let value = json!({
             "mtu_bytes": self.setup.mtu,
-            "link": if self.subject == Subject::Kernel { "veth" } else { "tap" },
+            "link": match (self.setup.between, self.subject) {
+                (Between::Loopback, _) => "none: client and server on one stack",
+                (Between::Link, Subject::Kernel) => "veth",
+                (Between::Link, _) => "tap",
+            },
             "segmentation_offload": true,
             "checksum": "offload",
             "copy_avoidance": false,
             "congestion_control": match self.subject {
                 Subject::Kernel => self.kernel_congestion_control()?,
-                Subject::Host | Subject::Fep => "newreno".to_owned(),
+                Subject::Host | Subject::Fep | Subject::FepUnmodified => "newreno".to_owned(),
             },
             "peer_congestion_control": self.kernel_congestion_control()?,
-            "application_processors": placement.application,
-            "fep_processors": if self.subject == Subject::Fep { json!(placement.fep) } else { Value::Null },
+            "application_processors": self.application_processors(),
+            "fep_processors": if self.fep.is_some() { json!(placement.fep) } else { Value::Null },
             "peer_processors": placement.peer,
         });
         match value {
@@ -194,6 +231,12 @@ impl Site {
 
     /// The native program of this crate on the subject's stack ([`crate::ends`]): it uses the library itself.
     pub fn native(&self) -> Result<Spawn> {
+        if self.subject == Subject::FepUnmodified {
+            let executable = lab::executable()?;
+            let mut spawn = self.application(executable.to_str().context("the path of this program")?)?;
+            spawn.args(["bench-end", "--on", "kernel"]);
+            return Ok(spawn);
+        }
         let mut spawn = self.host.command(lab::executable()?);
         spawn.args(["bench-end", "--on", self.subject.name()]);
         match &self.fep {
@@ -238,9 +281,29 @@ impl Site {
     }
 
     fn place_application(&self, spawn: &mut Spawn) -> Result<()> {
-        spawn.on_processors(&self.setup.placement.application);
+        spawn.on_processors(&self.application_processors());
         if let Some(group) = &self.applications {
             spawn.in_group(group)?;
+        }
+        Ok(())
+    }
+
+    /// With client and server on one stack, that of the kernel or of the host architecture may use the FEP's processors
+    /// too: there is nothing else to run there, and every subject has the same.
+    fn application_processors(&self) -> Vec<usize> {
+        let placement = &self.setup.placement;
+        let mut processors = placement.application.clone();
+        if self.setup.between == Between::Loopback && self.fep.is_none() && !processors.is_empty() {
+            processors.extend(placement.fep.iter().filter(|one| !placement.application.contains(one)));
+        }
+        processors
+    }
+
+    /// Ports for many short connections: more than Linux uses unless told so, and those of closed connections again.
+    fn spare_ports(&self) -> Result<()> {
+        for namespace in [&self.host, &self.peer] {
+            namespace.set_sysctl("net.ipv4.ip_local_port_range", "10000 65535")?;
+            namespace.set_sysctl("net.ipv4.tcp_tw_reuse", "1")?;
         }
         Ok(())
     }
@@ -292,11 +355,11 @@ fn kernel_host(lab: &Lab, peer: &Namespace, setup: &Setup) -> Result<Namespace> 
     Ok(host)
 }
 
-fn start_fep(lab: &Lab, peer: &Namespace, setup: &Setup) -> Result<Fep> {
+fn start_fep(lab: &Lab, name: &str, peer: &Namespace, setup: &Setup) -> Result<Fep> {
     let arguments: Vec<&str> = setup.fep_arguments.iter().map(String::as_str).collect();
     Fep::start(
         lab,
-        "fep",
+        name,
         &FepConfig {
             peer,
             tap: DEVICE,

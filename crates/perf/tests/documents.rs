@@ -93,7 +93,7 @@ fn what_does_not_fit_is_found() {
     };
     assert!(spoil("/subjects/0/trials/1/bytes", json!(-1)).contains("$.subjects[0].trials[1].bytes"));
     spoil("/subjects/0/trials/1/parts/0/cpu_seconds/peer", json!("much"));
-    spoil("/subjects/2/name", json!("token ring"));
+    spoil("/subjects/2/name", json!(7));
     spoil("/ratios/0/verdict", json!("better"));
     spoil("/schema_version", json!(2));
     let mut bad = good.clone();

@@ -1,17 +1,17 @@
-//! `outboard bench-end`: one end of a native transfer, as `outboard bench` starts it in a process of its own.
+//! `outboard bench-end`: one end of a native load, as `outboard bench` starts it in a process of its own.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::mpsc;
 
 use anyhow::Context;
 use clap::Subcommand;
-use perf::ends::{self, ClientOptions, Net, Operation, Request};
+use perf::ends::{self, Net, Plan, Said};
 
-/// One end of a native transfer, started by `outboard bench`
+/// One end of a native load, started by `outboard bench`
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Whose sockets the server uses: kernel, host or fep
+    /// Whose sockets this end uses: kernel, host or fep
     #[arg(long, default_value = "kernel")]
     on: String,
     #[command(subcommand)]
@@ -27,47 +27,52 @@ enum Role {
     },
     /// Asks a server
     Client(ClientArgs),
+    /// Serves, and asks itself: client and server on the stack of one process
+    Both(ClientArgs),
 }
 
 #[derive(clap::Args)]
 struct ClientArgs {
     #[arg(long)]
     address: SocketAddr,
-    #[arg(long)]
-    operation: Operation,
-    #[arg(long, default_value_t = 1)]
-    bytes: u64,
-    #[arg(long, default_value_t = 1)]
-    count: u64,
-    #[arg(long, default_value_t = 1.0)]
-    seconds: f64,
-    #[arg(long, default_value_t = false, action = clap::ArgAction::Set)]
-    check: bool,
-    #[arg(long, default_value_t = false, action = clap::ArgAction::Set)]
-    spin: bool,
+    /// What to do, as JSON
+    #[arg(long, value_parser = parse_plan)]
+    plan: Plan,
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     raise_descriptor_limit();
+    let net = Net::named(&args.on).with_context(|| format!("no sockets on {}", args.on))?;
     match args.role {
         Role::Serve { address } => {
-            let net = Net::named(&args.on).with_context(|| format!("no sockets on {}", args.on))?;
-            ends::serve(&net, address).with_context(|| format!("serving at {address}"))?;
+            ends::serve(&net, address, |_| ()).with_context(|| format!("serving at {address}"))?;
         }
-        Role::Client(client) => {
-            let request = Request { operation: client.operation, check: client.check, bytes: client.bytes };
-            let duration = Duration::try_from_secs_f64(client.seconds).context("the duration")?;
-            ends::client(&ClientOptions {
-                address: client.address,
-                request,
-                count: client.count,
-                duration,
-                spin: client.spin,
-            })
-            .with_context(|| format!("asking {}", client.address))?;
+        Role::Client(client) => ask(&net, &client)?,
+        Role::Both(client) => {
+            let (ready, is_ready) = mpsc::channel::<()>();
+            let (own, address) = (net.clone(), client.address);
+            std::thread::spawn(move || {
+                if let Err(error) = ends::serve(&own, address, |_| drop(ready)) {
+                    eprintln!("outboard: serving at {address}: {error}");
+                }
+            });
+            // Hung up either way: a server that failed is not there to be asked.
+            let _ = is_ready.recv();
+            ask(&net, &client)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn ask(net: &Net, client: &ClientArgs) -> anyhow::Result<()> {
+    let outcome = ends::run(net, client.address, &client.plan, &|said| ends::print(&said))
+        .with_context(|| format!("asking {}", client.address))?;
+    ends::print(&Said::Outcome(Box::new(outcome)));
+    Ok(())
+}
+
+fn parse_plan(text: &str) -> Result<Plan, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 /// Ten thousand connections need as many descriptors on the kernel.

@@ -1,156 +1,214 @@
-//! The peer's end: always on the kernel.
+//! The client's end: tells the plan, runs its threads, puts the outcomes together.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::time::Instant;
 
-use hdrhistogram::Histogram;
+use super::connection::{Connection, Datagrams, Net};
+use super::control::{Answer, Order, hear, say};
+use super::outcome::{Part, Window, outcome};
+use super::server::own_cpu;
+use super::tally::{self, Count};
+use super::{Flow, Outcome, Plan, ProcessCpu, Protocol, Said, Work};
+use super::{datagrams, exchange, hold, messages, stream, transact};
 
-use super::connection::Connection;
-use super::server::{print, receive, send};
-use super::{Operation, Outcome, Request};
-use crate::results::Latency;
-
-/// What the peer is to do.
-#[derive(Debug, Clone)]
-pub struct ClientOptions {
-    /// Where the server is.
-    pub address: SocketAddr,
-    /// What to ask for.
-    pub request: Request,
-    /// How many times, one connection after the other; for `hold`, how many connections at a time.
-    pub count: u64,
-    /// How long to go on echoing.
-    pub duration: Duration,
-    /// Whether to look for an answer without sleeping.
-    pub spin: bool,
+/// What one thread works on.
+#[derive(Clone, Copy)]
+pub(super) struct Thread<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) window: Window,
+    pub(super) count: &'a Count,
 }
 
-/// Asks, does the peer's part, prints an [`Outcome`].
-pub fn client(options: &ClientOptions) -> io::Result<()> {
-    match options.request.operation {
-        Operation::Get | Operation::Put => print(&transfer(options)?),
-        Operation::Echo => print(&round_trips(options)?),
-        Operation::Hold => hold(options)?,
+/// Asks the server at `address` to take part in a plan, and carries it out. What happens meanwhile, `tell` hears.
+pub fn run(net: &Net, address: SocketAddr, plan: &Plan, tell: &(dyn Fn(Said) + Sync)) -> io::Result<Outcome> {
+    plan.check().map_err(io::Error::other)?;
+    if *net != Net::Kernel && plan.congestion_control.is_some() {
+        return Err(io::Error::other(
+            "congestion control by socket is the kernel's; the stack's own is set where it is started",
+        ));
     }
-    Ok(())
+    let control = net.connect(address)?;
+    control.set_nodelay()?;
+    say(&control, &Order::Plan(Box::new(plan.clone())))?;
+    let port = match hear(&control)?.ok_or(io::ErrorKind::UnexpectedEof)? {
+        Answer::Ready(port) => port,
+        other => return Err(refusal(other)),
+    };
+    let data = SocketAddr::new(address.ip(), port);
+    let before = own_cpu()?;
+    // What went wrong at the server comes first: that it closed the connections does not tell why.
+    let carried_out = carry_out(net, data, plan, &control, tell);
+    let served = match carried_out {
+        Ok(_) => hear(&control),
+        Err(_) => say(&control, &Order::End).and_then(|()| hear(&control)),
+    };
+    let mut outcome = match (carried_out, served) {
+        (_, Ok(Some(Answer::Refused(reason)))) => return Err(refusal(Answer::Refused(reason))),
+        (Err(error), _) | (Ok(_), Err(error)) => return Err(error),
+        (Ok(mine), Ok(Some(Answer::Outcome(server)))) => Outcome { server: Some(server), ..mine },
+        (Ok(_), Ok(_)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+    };
+    let after = own_cpu()?;
+    outcome.cpu = ProcessCpu { user: after.user - before.user, system: after.system - before.system };
+    join(plan, &mut outcome);
+    Ok(outcome)
 }
 
-fn connect(options: &ClientOptions) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect(options.address)?;
-    stream.set_nodelay(true)?;
-    stream.write_all(&options.request.encode())?;
-    Ok(stream)
+/// One line of JSON, at once.
+pub fn print(said: &Said) {
+    let line = serde_json::to_string(said).unwrap_or_default();
+    let mut out = io::stdout().lock();
+    // Whoever does not listen does not want to know.
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
 }
 
-fn transfer(options: &ClientOptions) -> io::Result<Outcome> {
-    let began = Instant::now();
-    let mut sum = Outcome { verified: true, ..Outcome::default() };
-    for _ in 0..options.count {
-        let mut connection = Connection::kernel(connect(options)?);
-        let one = if options.request.operation == Operation::Get {
-            receive(&mut connection, options.request)?
-        } else {
-            let mut outcome = send(&mut connection, options.request)?;
-            // The server's word that it has everything, and that it is right if it was to check.
-            let mut answer = [0];
-            connection.read_exact(&mut answer)?;
-            outcome.verified = answer[0] != 0;
-            outcome
-        };
-        sum.operations += 1;
-        sum.bytes += one.bytes;
-        sum.own_work_seconds += one.own_work_seconds;
-        sum.verified &= one.verified;
-        sum.longest_stall_seconds = sum.longest_stall_seconds.max(one.longest_stall_seconds);
-    }
-    sum.elapsed_seconds = began.elapsed().as_secs_f64();
-    Ok(sum)
-}
-
-fn round_trips(options: &ClientOptions) -> io::Result<Outcome> {
-    let mut stream = connect(options)?;
-    let size = usize::try_from(options.request.bytes.max(1)).unwrap_or(1);
-    let mut message = vec![0; size];
-    // From 1 ns to a minute with three digits.
-    let mut histogram = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)
-        .map_err(|error| io::Error::other(error.to_string()))?;
-    if options.spin {
-        stream.set_nonblocking(true)?;
-    }
-    let mut verified = true;
-    let began = Instant::now();
-    let mut before = began;
-    let mut count = 0_u64;
-    while before - began < options.duration {
-        message.fill(count as u8);
-        write_all(&mut stream, &message)?;
-        message.fill(!(count as u8));
-        read_exact(&mut stream, &mut message)?;
-        verified &= message.iter().all(|byte| *byte == count as u8);
-        let now = Instant::now();
-        histogram.saturating_record((now - before).as_nanos() as u64);
-        before = now;
-        count += 1;
-    }
-    Ok(Outcome {
-        operations: count,
-        bytes: count * 2 * size as u64,
-        elapsed_seconds: (before - began).as_secs_f64(),
-        verified,
-        latency_ns: Some(latency(&histogram)),
-        ..Outcome::default()
-    })
-}
-
-fn latency(histogram: &Histogram<u64>) -> Latency {
-    Latency {
-        min: histogram.min(),
-        p50: histogram.value_at_quantile(0.5),
-        p90: histogram.value_at_quantile(0.9),
-        p99: histogram.value_at_quantile(0.99),
-        p99_9: histogram.value_at_quantile(0.999),
-        p99_99: histogram.value_at_quantile(0.9999),
-        max: histogram.max(),
+/// What only both ends together know.
+fn join(plan: &Plan, outcome: &mut Outcome) {
+    let Some(server) = &outcome.server else { return };
+    let is_right = |end: &Outcome| end.received_bytes == 0 || end.verified;
+    let received = outcome.received_bytes + server.received_bytes > 0;
+    outcome.verified = if plan.work == Work::Hold {
+        outcome.verified && server.verified
+    } else {
+        received && is_right(outcome) && is_right(server)
+    };
+    outcome.longest_stall_seconds = outcome.longest_stall_seconds.max(server.longest_stall_seconds);
+    if plan.work == Work::Messages {
+        // What counts is what arrived.
+        let lost = outcome.operations.saturating_sub(server.operations);
+        if plan.protocol == Protocol::Udp {
+            outcome.details.insert("lost_datagrams".to_owned(), lost as f64);
+        }
+        outcome.operations -= lost;
+        outcome.bytes -= lost * plan.request_bytes;
     }
 }
 
-/// As `Write::write_all`, and on a non-blocking socket it tries again at once.
-fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match stream.write(bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::hint::spin_loop(),
-            Err(error) => return Err(error),
+fn refusal(answer: Answer) -> io::Error {
+    match answer {
+        Answer::Refused(reason) => io::Error::other(format!("the server: {reason}")),
+        Answer::Ready(_) | Answer::Outcome(_) => io::Error::other("the server answers something else"),
+    }
+}
+
+/// What all threads of a load have in common.
+struct Job<'a> {
+    net: &'a Net,
+    data: SocketAddr,
+    plan: &'a Plan,
+    window: Window,
+    control: &'a Connection,
+    tell: &'a (dyn Fn(Said) + Sync),
+}
+
+/// Opens the connections, lets a thread work on each, and tells the server when they are done.
+fn carry_out(
+    net: &Net,
+    data: SocketAddr,
+    plan: &Plan,
+    control: &Connection,
+    tell: &(dyn Fn(Said) + Sync),
+) -> io::Result<Outcome> {
+    let ends = Ends::open(net, data, plan)?;
+    let threads = if plan.work == Work::Hold { 1 } else { plan.connections as usize };
+    let directions = if plan.work == Work::Stream && plan.flow == Flow::Both { 2 } else { 1 };
+    let counts: Vec<Count> = (0..threads * directions).map(|_| Count::default()).collect();
+    let job = Job { net, data, plan, window: Window::begin(plan), control, tell };
+    let (over, is_over) = mpsc::channel();
+    let parts = std::thread::scope(|scope| -> io::Result<Vec<Part>> {
+        let (job, ends, counts) = (&job, &ends, &counts);
+        scope.spawn(move || tally::watch(plan, job.window, counts, &is_over, tell));
+        let workers = counts.chunks(directions).enumerate().map(|(number, mine)| {
+            let run = move || job.work(ends, number, mine);
+            std::thread::Builder::new().name("asks".to_owned()).spawn_scoped(scope, run)
+        });
+        let workers = workers.collect::<io::Result<Vec<_>>>()?;
+        let parts = workers.into_iter().map(|worker| match worker.join() {
+            Ok(part) => part,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        let parts = parts.collect();
+        drop(over);
+        parts
+    })?;
+    drop(ends);
+    if plan.work != Work::Hold {
+        say(control, &Order::End)?;
+    }
+    outcome(parts, job.window.counts_from)
+}
+
+/// What the threads begin with.
+enum Ends {
+    /// Each opens its own.
+    None,
+    Streams(Vec<Connection>),
+    Datagrams(Vec<Datagrams>),
+}
+
+impl Ends {
+    fn open(net: &Net, data: SocketAddr, plan: &Plan) -> io::Result<Self> {
+        let count = 0..plan.connections;
+        match (plan.work, plan.protocol) {
+            (Work::Transact | Work::Hold, _) => Ok(Self::None),
+            (_, Protocol::Tcp) => {
+                let connect = |_| {
+                    let connection = net.connect_as(data, plan)?;
+                    connection.set_nodelay()?;
+                    Ok(connection)
+                };
+                count.map(connect).collect::<io::Result<_>>().map(Self::Streams)
+            }
+            (_, Protocol::Udp) => {
+                let open = |_| {
+                    let socket = net.datagrams(Net::any_address(data))?;
+                    socket.tune(plan)?;
+                    socket.connect(data)?;
+                    Ok(socket)
+                };
+                count.map(open).collect::<io::Result<_>>().map(Self::Datagrams)
+            }
         }
     }
-    Ok(())
 }
 
-/// As `Read::read_exact`, and on a non-blocking socket it tries again at once.
-fn read_exact(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match stream.read(&mut buffer[filled..]) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::hint::spin_loop(),
-            Err(error) => return Err(error),
+impl Job<'_> {
+    /// Thread `number`.
+    fn work(&self, ends: &Ends, number: usize, counts: &[Count]) -> io::Result<Part> {
+        let thread = Thread { plan: self.plan, window: self.window, count: &counts[0] };
+        match (ends, self.plan.work) {
+            (Ends::None, Work::Hold) => hold::run(self.net, self.data, &thread, self.control, self.tell),
+            (Ends::None, _) => transact::run(self.net, self.data, &thread),
+            (Ends::Streams(connections), Work::Stream) => stream::run(&connections[number], &thread, counts),
+            (Ends::Streams(connections), Work::Messages) => messages::send(&connections[number], &thread),
+            (Ends::Streams(connections), _) => exchange::run(&connections[number], &thread),
+            (Ends::Datagrams(sockets), Work::Messages) => messages::send_datagrams(&sockets[number], &thread),
+            (Ends::Datagrams(sockets), _) => datagrams::run(&sockets[number], &thread),
         }
     }
-    Ok(())
 }
 
-/// Opens connections that say nothing, prints an outcome, and keeps them until the process is killed.
-fn hold(options: &ClientOptions) -> io::Result<()> {
-    let began = Instant::now();
-    let connections = (0..options.count).map(|_| connect(options)).collect::<io::Result<Vec<_>>>()?;
-    print(&Outcome {
-        operations: connections.len() as u64,
-        elapsed_seconds: began.elapsed().as_secs_f64(),
-        ..Outcome::default()
-    });
-    loop {
-        std::thread::sleep(Duration::from_secs(3600));
+impl Thread<'_> {
+    /// An operation that began at `began` is done.
+    pub(super) fn done(&self, part: &mut Part, began: Instant, now: Instant, bytes: u64, received: u64) {
+        self.count.add(1, bytes);
+        if now >= self.window.counts_from {
+            part.count(bytes, received);
+            part.record(now.saturating_duration_since(began));
+            part.ended = now;
+        }
+    }
+
+    /// Whether there is no operation number `begun` (from 0) any more.
+    pub(super) fn is_over(&self, begun: u64, now: Instant) -> bool {
+        self.plan.count.is_some_and(|count| begun >= count) || self.window.is_over(now)
+    }
+
+    /// The rate of this thread alone.
+    pub(super) fn rate(&self) -> Option<f64> {
+        self.plan.rate_per_second.map(|rate| rate / self.plan.connections as f64)
     }
 }

@@ -1,168 +1,199 @@
-//! The server's end.
+//! The server's end: control connections, and the threads that answer on the data's port.
 
-use std::io::{self, Write};
-use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Scope;
+use std::time::Instant;
 
-use super::connection::{Connection, Net};
-use super::{Operation, Outcome, Request};
-use crate::pattern;
+use super::connection::{Connection, Listener, Net};
+use super::control::{Answer, Order, hear, say};
+use super::outcome::{Part, outcome};
+use super::{Outcome, Plan, ProcessCpu, Protocol, Work, answer, datagrams, hold};
 
-/// A message to be echoed is at most this long.
-const MAX_MESSAGE: u64 = 1 << 20;
+/// Clients at a time.
+const MAX_SESSIONS: usize = 64;
 
-/// Serves connections, each on a thread of its own, until the process is killed.
-pub fn serve(net: &Net, address: SocketAddr) -> io::Result<()> {
+/// What a session has for its threads.
+pub(super) struct Session<'a> {
+    pub(super) plan: &'a Plan,
+    /// The client has ended, or gone.
+    pub(super) is_over: AtomicBool,
+    /// Threads that may be waiting for a connection.
+    waiting: AtomicUsize,
+    parts: Mutex<Vec<Part>>,
+    failure: Mutex<Option<io::Error>>,
+}
+
+/// Serves clients until the process is killed. `ready` is told the address once it listens there.
+pub fn serve(net: &Net, address: SocketAddr, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
     let listener = net.listen(address)?;
-    let mut held = Vec::new();
+    ready(listener.local_addr()?);
+    let sessions = Arc::new(AtomicUsize::new(0));
     loop {
-        let mut connection = listener.accept()?;
-        let mut request = [0; Request::LENGTH];
-        // One that says nothing only wanted to know whether somebody listens.
-        let Ok(request) = connection.read_exact(&mut request).and_then(|()| Request::decode(request)) else {
-            continue;
-        };
-        if request.operation == Operation::Hold {
-            held.push(connection);
-            continue;
-        }
-        held.clear();
-        std::thread::Builder::new().name("connection".to_owned()).spawn(move || {
-            match carry_out(&mut connection, request) {
-                Ok(outcome) => print(&outcome),
-                Err(error) => eprintln!("{request:?}: {error}"),
+        let control = listener.accept()?;
+        let (net, sessions) = (net.clone(), Arc::clone(&sessions));
+        std::thread::Builder::new().name("session".to_owned()).spawn(move || {
+            let busy = sessions.fetch_add(1, Ordering::Relaxed) >= MAX_SESSIONS;
+            let result = if busy {
+                say(&control, &Answer::Refused(format!("{MAX_SESSIONS} clients are being served")))
+            } else {
+                serve_one(&net, address.ip(), &control)
+            };
+            sessions.fetch_sub(1, Ordering::Relaxed);
+            if let Err(error) = result {
+                eprintln!("outboard: a client's session: {error}");
             }
         })?;
     }
 }
 
-/// One line of JSON, at once.
-pub(super) fn print(outcome: &Outcome) {
-    let line = serde_json::to_string(outcome).unwrap_or_default();
-    let mut out = io::stdout().lock();
-    // Whoever does not listen does not want to know.
-    let _ = writeln!(out, "{line}");
-    let _ = out.flush();
-}
-
-fn carry_out(connection: &mut Connection, request: Request) -> io::Result<Outcome> {
-    let began = Instant::now();
-    let mut outcome = match request.operation {
-        Operation::Get => send(connection, request)?,
-        Operation::Put => {
-            let outcome = receive(connection, request)?;
-            connection.write_all(&[u8::from(outcome.verified)])?;
-            outcome
+/// One client, from its plan to its outcome.
+fn serve_one(net: &Net, address: IpAddr, control: &Connection) -> io::Result<()> {
+    // One that says nothing only wanted to know whether somebody listens.
+    let plan = match hear::<Order>(control) {
+        Ok(Some(Order::Plan(plan))) => plan,
+        Ok(_) => return Ok(()),
+        Err(error) => {
+            return say(control, &Answer::Refused(format!("the plan is not understood: {error}")));
         }
-        Operation::Echo => echo(connection, request)?,
-        Operation::Hold => Outcome::default(),
     };
-    outcome.elapsed_seconds = began.elapsed().as_secs_f64();
-    // The client closes first, when it has everything: so the closing is no part of the transfer.
-    while connection.read(&mut [0; 16])? > 0 {}
-    Ok(outcome)
+    let result = plan.check().map_err(io::Error::other).and_then(|()| {
+        control.set_nodelay()?;
+        match plan.protocol {
+            Protocol::Tcp => serve_streams(net, address, control, &plan),
+            Protocol::Udp => serve_datagrams(net, address, control, &plan),
+        }
+    });
+    match result {
+        Ok(outcome) => say(control, &Answer::Outcome(Box::new(outcome))),
+        // A client that has gone does not hear it.
+        Err(error) => say(control, &Answer::Refused(error.to_string())).and(Err(error)),
+    }
 }
 
-/// Sends what the request asks for.
-pub(super) fn send(connection: &mut Connection, request: Request) -> io::Result<Outcome> {
-    let mut work = Sampler::default();
-    let mut offset = 0;
-    connection.send(request.bytes, |space| {
-        if request.check {
-            work.time(space.len(), || pattern::fill(space, offset));
-            offset += space.len() as u64;
+fn serve_streams(net: &Net, address: IpAddr, control: &Connection, plan: &Plan) -> io::Result<Outcome> {
+    let listener = net.listen(SocketAddr::new(address, 0))?;
+    listener.tune(plan)?;
+    let local = listener.local_addr()?;
+    let session = Session::new(plan);
+    let before = own_cpu()?;
+    let began = Instant::now();
+    std::thread::scope(|scope| -> io::Result<()> {
+        let threads = if plan.work == Work::Hold { 1 } else { plan.connections };
+        for _ in 0..threads {
+            spawn(scope, &session, || answer_streams(&session, &listener))?;
         }
+        say(control, &Answer::Ready(local.port()))?;
+        let ended = hear::<Order>(control);
+        session.is_over.store(true, Ordering::SeqCst);
+        // Whoever waits for a connection gets one that says nothing.
+        let waiting = if plan.work == Work::Hold { 1 } else { session.waiting.load(Ordering::SeqCst) };
+        for _ in 0..waiting {
+            net.connect(reachable(local))?;
+        }
+        ended.map(drop)
     })?;
-    Ok(Outcome {
-        operations: 1,
-        bytes: request.bytes,
-        own_work_seconds: work.seconds(),
-        ..Outcome::default()
-    })
+    session.into_outcome(began, before)
 }
 
-/// Receives what the request announces.
-pub(super) fn receive(connection: &mut Connection, request: Request) -> io::Result<Outcome> {
-    let mut work = Sampler::default();
-    let mut right = true;
-    let mut offset = 0;
-    let mut last = Instant::now();
-    let mut stall = Duration::ZERO;
-    connection.receive(request.bytes, |bytes| {
-        let now = Instant::now();
-        stall = stall.max(now - last);
-        if request.check {
-            right &= work.time(bytes.len(), || pattern::check(bytes, offset));
-            offset += bytes.len() as u64;
-        }
-        last = if request.check { Instant::now() } else { now };
+fn serve_datagrams(net: &Net, address: IpAddr, control: &Connection, plan: &Plan) -> io::Result<Outcome> {
+    let socket = net.datagrams(SocketAddr::new(address, 0))?;
+    socket.tune(plan)?;
+    let port = socket.local_addr()?.port();
+    let session = Session::new(plan);
+    let before = own_cpu()?;
+    let began = Instant::now();
+    std::thread::scope(|scope| -> io::Result<()> {
+        spawn(scope, &session, || datagrams::serve(&session, &socket))?;
+        say(control, &Answer::Ready(port))?;
+        let ended = hear::<Order>(control);
+        session.is_over.store(true, Ordering::SeqCst);
+        ended.map(drop)
     })?;
-    if !right {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the bytes are not those that were sent"));
-    }
-    Ok(Outcome {
-        operations: 1,
-        bytes: request.bytes,
-        own_work_seconds: work.seconds(),
-        verified: request.check,
-        longest_stall_seconds: stall.as_secs_f64(),
-        ..Outcome::default()
-    })
+    session.into_outcome(began, before)
 }
 
-/// Answers messages until the client has no more.
-fn echo(connection: &mut Connection, request: Request) -> io::Result<Outcome> {
-    connection.set_nodelay()?;
-    let mut message = vec![0; request.bytes.clamp(1, MAX_MESSAGE) as usize];
-    let mut count = 0;
-    loop {
-        let first = connection.read(&mut message)?;
-        if first == 0 {
-            break;
+/// A thread of a session. What it could not do, the client is told.
+fn spawn<'scope, 'env: 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    session: &'scope Session<'_>,
+    work: impl FnOnce() -> io::Result<Part> + Send + 'scope,
+) -> io::Result<()> {
+    let run = move || match work() {
+        Ok(part) => session.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part),
+        Err(error) => {
+            session.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
-        connection.read_exact(&mut message[first..])?;
-        connection.write_all(&message)?;
-        count += 1;
-    }
-    Ok(Outcome { operations: count, bytes: count * 2 * message.len() as u64, ..Outcome::default() })
+    };
+    std::thread::Builder::new().name("answers".to_owned()).spawn_scoped(scope, run).map(drop)
 }
 
-/// The processor time spent in some calls, estimated from a sample of them: reading a thread's processor clock is a system
-/// call, and one in [`Sampler::EVERY`] calls is enough.
-#[derive(Default)]
-pub(super) struct Sampler {
-    calls: u64,
-    bytes: u64,
-    sampled_bytes: u64,
-    sampled_nanoseconds: u64,
-}
-
-impl Sampler {
-    const EVERY: u64 = 8;
-
-    /// Makes a call that works on so many bytes.
-    pub(super) fn time<T>(&mut self, bytes: usize, work: impl FnOnce() -> T) -> T {
-        self.calls += 1;
-        self.bytes += bytes as u64;
-        if !self.calls.is_multiple_of(Self::EVERY) {
-            return work();
+/// One thread's connections.
+fn answer_streams(session: &Session<'_>, listener: &Listener) -> io::Result<Part> {
+    match session.plan.work {
+        Work::Hold => hold::serve(session, listener),
+        Work::Transact => {
+            let mut transactions = answer::Transactions::new(session.plan);
+            while let Some(connection) = session.accept(listener)? {
+                transactions.answer(&connection)?;
+            }
+            transactions.finish()
         }
-        let began = thread_nanoseconds();
-        let result = work();
-        self.sampled_nanoseconds += thread_nanoseconds() - began;
-        self.sampled_bytes += bytes as u64;
-        result
-    }
-
-    /// The estimate for all calls.
-    pub(super) fn seconds(&self) -> f64 {
-        let share = if self.sampled_bytes > 0 { self.bytes as f64 / self.sampled_bytes as f64 } else { 0.0 };
-        self.sampled_nanoseconds as f64 / 1e9 * share
+        Work::Exchange | Work::Stream | Work::Messages => match session.accept(listener)? {
+            Some(connection) => answer::connection(session.plan, &connection),
+            None => Ok(Part::default()),
+        },
     }
 }
 
-/// What this thread has used of its processor.
-fn thread_nanoseconds() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+impl<'a> Session<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        Self {
+            plan,
+            is_over: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            parts: Mutex::default(),
+            failure: Mutex::default(),
+        }
+    }
+
+    /// The next connection; none when the session is over.
+    pub(super) fn accept(&self, listener: &Listener) -> io::Result<Option<Connection>> {
+        // Either this thread sees the end, or whoever ends sees this thread (`serve_streams`).
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        if self.is_over.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        let connection = listener.accept()?;
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        Ok((!self.is_over.load(Ordering::SeqCst)).then_some(connection))
+    }
+
+    fn into_outcome(self, began: Instant, before: ProcessCpu) -> io::Result<Outcome> {
+        if let Some(error) = self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        let parts = self.parts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let now = own_cpu()?;
+        let cpu = ProcessCpu { user: now.user - before.user, system: now.system - before.system };
+        Ok(Outcome { cpu, ..outcome(parts, began)? })
+    }
+}
+
+/// What this process has spent so far.
+pub(super) fn own_cpu() -> io::Result<ProcessCpu> {
+    let time = lab::cpu::process(std::process::id()).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(ProcessCpu { user: time.user.as_secs_f64(), system: time.system.as_secs_f64() })
+}
+
+/// Where a listener's own host reaches it.
+fn reachable(local: SocketAddr) -> SocketAddr {
+    let ip = match local.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        other => other,
+    };
+    SocketAddr::new(ip, local.port())
 }

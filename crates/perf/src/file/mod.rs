@@ -10,7 +10,8 @@ use anyhow::{Result, bail};
 use lab::Lab;
 use serde_json::{Map, Value, json};
 
-use crate::native::{Native, Transfer};
+use crate::ends::{Plan, Verify, Work};
+use crate::native::Native;
 use crate::progress::Progress;
 use crate::results::{Document, Part, Trial};
 use crate::runner::{self, Common};
@@ -142,6 +143,16 @@ fn options(config: &Config) -> Map<String, Value> {
     options
 }
 
+/// Each file on a connection of its own, against a byte that asks for it or says that it has come.
+fn plan(config: &Config, direction: Direction, load: Load) -> Plan {
+    let (request_bytes, answer_bytes) = match direction {
+        Direction::Download => (1, load.size),
+        Direction::Upload => (load.size, 1),
+    };
+    let verify = if config.check { Verify::Pattern } else { Verify::No };
+    Plan { request_bytes, answer_bytes, count: Some(load.count), verify, ..Plan::new(Work::Transact) }
+}
+
 fn trial(config: &Config, site: &Site, server: &mut Server, progress: &Progress) -> Result<Trial> {
     let mut parts = Vec::new();
     for direction in &config.directions {
@@ -151,13 +162,9 @@ fn trial(config: &Config, site: &Site, server: &mut Server, progress: &Progress)
             let measure = match server {
                 Server::Ftp(ftp) => ftp.transfer(site, *direction, *load, progress)?,
                 Server::Native(native) => {
-                    let transfer = Transfer {
-                        direction: *direction,
-                        bytes: load.size,
-                        count: load.count,
-                        check: config.check,
-                    };
-                    native.transfer(site, &transfer, progress)?
+                    let mut measure = native.run(site, &plan(config, *direction, *load), progress)?;
+                    measure.bytes = load.size * load.count;
+                    measure.with_rates()
                 }
             };
             parts.push(Part { name, measure });

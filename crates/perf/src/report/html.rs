@@ -16,7 +16,7 @@ pub fn html(document: &Document) -> Result<String> {
     environment.add_template("report.html", TEMPLATE).context("the report's template")?;
     let mut tables = vec![view::summary(document)];
     tables.extend(tandem::table(document));
-    let details: Vec<Table> = [view::parts(document), view::processors(document)]
+    let details: Vec<Table> = [view::parts(document), view::processors(document), view::details(document)]
         .into_iter()
         .filter(|table| !table.rows.is_empty())
         .collect();

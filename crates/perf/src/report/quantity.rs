@@ -104,10 +104,73 @@ const IDLE_FEP: Quantity = Quantity {
     show: percent,
 };
 
+const TRANSACTIONS: Quantity = Quantity {
+    label: "transactions",
+    meaning: "Connections per second that were opened, asked, answered and closed.",
+    ..RATE
+};
+const MESSAGES: Quantity =
+    Quantity { label: "messages", meaning: "Messages per second that arrived.", ..RATE };
+const CONNECTIONS: Quantity = Quantity {
+    label: "connections opened",
+    meaning: "Connections opened per second, over the whole trial: those that are held at first, and their successors.",
+    ..RATE
+};
+const ANSWERS: Quantity =
+    Quantity { label: "answers", meaning: "Requests answered per second, all connections together.", ..RATE };
+const OPERATION_MEDIAN: Quantity = Quantity {
+    label: "median time",
+    meaning: "Half of the operations took at most so long, as the client saw them; at a rate, from when they were due.",
+    ..MEDIAN
+};
+const OPERATION_TAIL: Quantity =
+    Quantity { label: "99 % within", meaning: "99 in 100 operations took at most so long.", ..TAIL };
+const HOST_PER_ONE: Quantity = Quantity {
+    label: "host CPU per operation",
+    meaning: "Processor time of the application and of the kernel on its behalf for one operation.",
+    ..HOST_PER_OPERATION
+};
+const TOTAL_PER_OPERATION: Quantity = Quantity {
+    metric: "total_cpu_seconds_per_operation",
+    label: "host and FEP CPU per operation",
+    meaning: "Host CPU plus the FEP's work and what the kernel did for it. The FEP's polling is apart.",
+    ..HOST_PER_OPERATION
+};
+const POLLING_PER_OPERATION: Quantity = Quantity {
+    metric: "fep_polling_seconds_per_operation",
+    label: "FEP polling per operation",
+    meaning: "Processor time in which the FEP looked for something to do.",
+    ..HOST_PER_OPERATION
+};
+
 /// What is shown of a workload, the most important first.
 pub(super) fn quantities(workload: &str) -> Vec<Quantity> {
     match workload {
-        "rr" => vec![RATE, MEDIAN, TAIL, HOST_PER_OPERATION],
+        "rr" => vec![RATE, MEDIAN, TAIL, HOST_PER_OPERATION, TOTAL_PER_OPERATION, POLLING_PER_OPERATION],
+        "crr" => operations(TRANSACTIONS),
+        "connections" => operations(CONNECTIONS),
+        "messages" => {
+            vec![
+                BANDWIDTH,
+                MESSAGES,
+                ELAPSED,
+                UTILISATION,
+                HOST_PER_ONE,
+                TOTAL_PER_OPERATION,
+                HOST_PER_GIGABYTE,
+            ]
+        }
+        "stream" => vec![
+            BANDWIDTH,
+            UTILISATION,
+            EFFICIENCY,
+            ELAPSED,
+            ANSWERS,
+            HOST_PER_GIGABYTE,
+            NETWORK_PER_GIGABYTE,
+            TOTAL_PER_GIGABYTE,
+            BUSY_PER_GIGABYTE,
+        ],
         "idle" => vec![IDLE_HOST, IDLE_FEP],
         _ => vec![
             BANDWIDTH,
@@ -122,11 +185,31 @@ pub(super) fn quantities(workload: &str) -> Vec<Quantity> {
     }
 }
 
+fn operations(rate: Quantity) -> Vec<Quantity> {
+    vec![
+        rate,
+        OPERATION_MEDIAN,
+        OPERATION_TAIL,
+        UTILISATION,
+        HOST_PER_ONE,
+        TOTAL_PER_OPERATION,
+        POLLING_PER_OPERATION,
+    ]
+}
+
 /// Which of them are drawn, by metric, with the caption of the picture.
 pub(super) fn figures(workload: &str) -> Vec<(&'static str, &'static str)> {
     match workload {
         "rr" => {
             vec![("operations_per_second", "Round trips per second"), ("latency_p50_ns", "Median round trip")]
+        }
+        "crr" | "connections" => vec![
+            ("operations_per_second", "Connections per second"),
+            ("latency_p50_ns", "Median time"),
+            ("host_cpu_seconds_per_operation", "Host CPU per operation"),
+        ],
+        "messages" => {
+            vec![("bits_per_second", "Bandwidth"), ("host_cpu_seconds_per_operation", "Host CPU per message")]
         }
         "idle" => vec![("host_cpu_utilisation", "Application"), ("fep_cpu_utilisation", "FEP")],
         _ => vec![

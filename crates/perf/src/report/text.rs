@@ -22,6 +22,10 @@ pub fn text(document: &Document) -> String {
         tables.push(parts);
     }
     tables.push(view::processors(document));
+    let details = view::details(document);
+    if !details.rows.is_empty() {
+        tables.push(details);
+    }
     for table in &tables {
         line(&format!("\n{}", table.title));
         line(&lay_out(table));

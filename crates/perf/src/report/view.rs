@@ -1,13 +1,14 @@
 //! What people want to see of a document.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::quantity::{Quantity, quantities};
-use crate::results::{CpuSeconds, Document, Ratio, SubjectResult};
-use crate::units;
+use crate::results::{CpuSeconds, Document, Measure, Ratio, SubjectResult};
+use crate::{stats, units};
 
 /// A table of text.
 #[derive(Debug, Serialize)]
@@ -23,6 +24,7 @@ pub(super) fn describe(subject: &str) -> &'static str {
         "kernel" => "TCP/IP in the Linux kernel, over a veth pair",
         "host" => "Outboard's stack in a thread of the application, over a TAP device",
         "fep" => "Outboard's stack in a front-end processor, over a TAP device",
+        "fep-unmodified" => "the same, under a program that makes the kernel's calls",
         _ => "",
     }
 }
@@ -68,12 +70,17 @@ pub(super) fn parts(document: &Document) -> Table {
     Table { title: "Parts".to_owned(), head, rows }
 }
 
-/// Who spent the processors' time, per 10⁹ bytes (or per second, where no bytes are the point).
+/// Who spent the processors' time: per 10⁶ bytes, per operation, or per second where nothing happens.
 pub(super) fn processors(document: &Document) -> Table {
-    let by_bytes = !matches!(document.workload.name.as_str(), "rr" | "idle");
+    type Unit = (&'static str, fn(&Measure) -> f64, f64, &'static str);
+    let (unit, size, scale, symbol): Unit = match document.workload.name.as_str() {
+        "idle" => ("second", |total| total.elapsed_seconds, 1e3, "ms"),
+        "rr" | "crr" | "connections" => ("operation", |total| total.operations as f64, 1e6, "µs"),
+        _ => ("MByte", |total| total.bytes as f64 / 1e6, 1e6, "µs"),
+    };
     let mut head = vec![String::new()];
     head.extend(document.subjects.iter().map(|subject| subject.name.clone()));
-    let fields: [(&str, Field); 9] = [
+    let fields: [(&str, Field); 10] = [
         ("application, its own code", |cpu| cpu.application_user),
         ("application, kernel", |cpu| cpu.application_system),
         ("FEP, work", |cpu| cpu.fep_work),
@@ -81,6 +88,7 @@ pub(super) fn processors(document: &Document) -> Table {
         ("FEP, polling", |cpu| cpu.fep_polling),
         ("peer's program and kernel", |cpu| cpu.peer),
         ("softirq threads", |cpu| cpu.softirq_threads),
+        ("all softirqs, contained in the others", |cpu| cpu.softirq),
         ("whole machine, busy", |cpu| cpu.machine_busy),
         ("taken by the hypervisor", |cpu| cpu.machine_stolen),
     ];
@@ -90,18 +98,47 @@ pub(super) fn processors(document: &Document) -> Table {
             let mut row = vec![(*label).to_owned()];
             row.extend(document.subjects.iter().map(|subject| {
                 let totals = subject.trials.iter().map(|trial| &trial.total);
-                let (spent, size) = totals.fold((0.0, 0.0), |(spent, size), total| {
-                    let unit = if by_bytes { total.bytes as f64 / 1e9 } else { total.elapsed_seconds };
-                    (spent + field(&total.cpu_seconds), size + unit)
+                let (spent, size) = totals.fold((0.0, 0.0), |(spent, sum), total| {
+                    (spent + field(&total.cpu_seconds), sum + size(total))
                 });
-                if spent > 0.0 { format!("{} s", units::digits(spent / size)) } else { String::new() }
+                if spent > 0.0 && size > 0.0 {
+                    format!("{} {symbol}", units::digits(spent / size * scale))
+                } else {
+                    String::new()
+                }
             }));
             row
         })
         .filter(|row: &Vec<String>| row[1..].iter().any(|cell| !cell.is_empty()))
         .collect();
-    let unit = if by_bytes { "GByte" } else { "second" };
     Table { title: format!("Processor time per {unit}"), head, rows }
+}
+
+/// What else the workload has told: the mean over the trials.
+pub(super) fn details(document: &Document) -> Table {
+    let mut head = vec![String::new()];
+    head.extend(document.subjects.iter().map(|subject| subject.name.clone()));
+    let names: BTreeSet<&String> = document
+        .subjects
+        .iter()
+        .flat_map(|subject| subject.trials.iter().flat_map(|trial| trial.total.details.keys()))
+        .collect();
+    let rows = names
+        .into_iter()
+        .map(|name| {
+            let mut row = vec![name.replace('_', " ")];
+            row.extend(document.subjects.iter().map(|subject| {
+                let values: Vec<f64> = subject
+                    .trials
+                    .iter()
+                    .filter_map(|trial| trial.total.details.get(name).copied())
+                    .collect();
+                stats::mean(&values).map(|mean| units::digits(mean.value)).unwrap_or_default()
+            }));
+            row
+        })
+        .collect();
+    Table { title: "Further".to_owned(), head, rows }
 }
 
 /// Takes one sum out of several.
@@ -138,6 +175,14 @@ pub(super) fn method(document: &Document) -> Vec<String> {
     for subject in &document.subjects {
         lines.push(format!("{}: {}. {}", subject.name, describe(&subject.name), options(subject)));
     }
+    if document.workload.options.get("between").and_then(Value::as_str) == Some("loopback") {
+        lines.push(
+            "Client and server are on one stack, and both count as the application. A kernel's, and a stack in the process, \
+             may use the processors of the application and of the FEP."
+                .to_owned(),
+        );
+        return lines;
+    }
     lines.push(
         "The peer is a host on the Linux kernel in a network namespace of the same machine; the link is able to segment \
          and to leave checksums to the other side, for every subject. Processor time comes from the scheduler's clock, \
@@ -154,7 +199,7 @@ pub(super) fn method(document: &Document) -> Vec<String> {
 
 /// Whether every byte of every trial was checked.
 pub(super) fn is_verified(document: &Document) -> bool {
-    let bytes_matter = document.workload.name != "idle";
+    let bytes_matter = !matches!(document.workload.name.as_str(), "idle" | "connections");
     document
         .subjects
         .iter()

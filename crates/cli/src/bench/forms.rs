@@ -1,0 +1,127 @@
+//! Other forms of the command line: presets, and netperf's names of tests.
+//!
+//! A preset is a workload with arguments that come before the user's own, so that those win. `outboard bench --preset
+//! vm-crr --duration 5` becomes `outboard bench crr --preset vm-crr --loopback … --duration 5`.
+
+use std::ffi::OsString;
+
+/// A published experiment: its name, the workload, and its parameters as arguments.
+const PRESETS: [(&str, &[&str]); 5] = [
+    (
+        "vm-crr",
+        &["crr", "--loopback", "--request", "64", "--answer", "8KiB", "--duration", "400", "--trials", "3"],
+    ),
+    (
+        "vm-stream",
+        &["stream", "--loopback", "--request", "1", "--answer", "20MB", "--duration", "400", "--trials", "3"],
+    ),
+    (
+        "vm-rr",
+        &[
+            "rr",
+            "--loopback",
+            "--udp",
+            "--request",
+            "200",
+            "--answer",
+            "1000",
+            "--duration",
+            "400",
+            "--trials",
+            "3",
+        ],
+    ),
+    ("tandem-ftp", &["file", "--size", "6MB", "--count", "100", "--trials", "3"]),
+    ("hp3000-messages", &["messages", "--size", "1408", "--count", "20000", "--trials", "3"]),
+];
+
+/// netperf's tests, with netperf's own sizes.
+const NETPERF: [(&str, &[&str]); 6] = [
+    ("TCP_STREAM", &["stream", "--direction", "upload"]),
+    ("TCP_MAERTS", &["stream", "--direction", "download"]),
+    ("TCP_RR", &["rr", "--size", "1"]),
+    ("TCP_CRR", &["crr", "--request", "1", "--answer", "1"]),
+    ("UDP_RR", &["rr", "--udp", "--size", "1"]),
+    ("UDP_STREAM", &["messages", "--udp", "--size", "65507", "--duration", "10"]),
+];
+
+/// The same command line in the form that clap knows. An error says what is wrong.
+pub(crate) fn expand(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
+    if arguments.get(1).is_none_or(|command| command != "bench") {
+        return Ok(arguments);
+    }
+    let (head, rest) = arguments.split_at(2);
+    let mut rest = rest.to_vec();
+    let first = rest.first().and_then(|first| first.to_str()).unwrap_or_default().to_owned();
+    if let Some((_, form)) = NETPERF.iter().find(|(name, _)| *name == first) {
+        rest.splice(..1, form.iter().map(OsString::from));
+        return Ok([head, &rest].concat());
+    }
+    let Some(name) = preset(&rest) else { return Ok(arguments) };
+    let Some((_, form)) = PRESETS.iter().find(|(known, _)| *known == name) else {
+        let known: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
+        return Err(format!("`{name}` is no preset: there are {}", known.join(", ")));
+    };
+    if !first.starts_with('-') {
+        if first != form[0] {
+            return Err(format!("{name} is a preset of `{}` and not of `{first}`", form[0]));
+        }
+        rest.remove(0);
+    }
+    let form: Vec<OsString> = form.iter().map(OsString::from).collect();
+    Ok([head, &form, &rest].concat())
+}
+
+/// The name that follows `--preset`.
+fn preset(arguments: &[OsString]) -> Option<String> {
+    arguments.iter().enumerate().find_map(|(position, argument)| {
+        let text = argument.to_str()?;
+        match text.strip_prefix("--preset=") {
+            Some(name) => Some(name.to_owned()),
+            None if text == "--preset" => arguments.get(position + 1)?.to_str().map(str::to_owned),
+            None => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::Cli;
+
+    fn line(text: &str) -> Result<String, String> {
+        let arguments = text.split_whitespace().map(OsString::from).collect();
+        let expanded = expand(arguments)?;
+        Ok(expanded.iter().map(|argument| argument.to_str().unwrap()).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn presets_come_before_what_the_user_says() {
+        assert_eq!(
+            line("outboard bench --preset vm-rr -t 5").unwrap(),
+            "outboard bench rr --loopback --udp --request 200 --answer 1000 --duration 400 --trials 3 --preset vm-rr -t 5"
+        );
+        assert_eq!(
+            line("outboard bench rr --preset=vm-rr"),
+            line("outboard bench --preset=vm-rr rr")
+                .map(|text| { text.replace(" --preset=vm-rr rr", " --preset=vm-rr") })
+        );
+        assert!(line("outboard bench crr --preset vm-rr").unwrap_err().contains("not of `crr`"));
+        assert!(line("outboard bench --preset vax").unwrap_err().contains("hp3000-messages"));
+        assert_eq!(line("outboard run --preset vax").unwrap(), "outboard run --preset vax");
+    }
+
+    #[test]
+    fn every_form_is_understood() {
+        let forms = PRESETS.iter().map(|(name, _)| format!("outboard bench --preset {name} --trials 9"));
+        let tests = NETPERF.iter().map(|(name, _)| format!("outboard bench {name} --trials 9"));
+        for form in forms.chain(tests) {
+            let expanded = line(&form).unwrap();
+            if let Err(error) = Cli::try_parse_from(expanded.split_whitespace()) {
+                panic!("{form}: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The flags that all workloads share, and those that the native program's workloads share.
+
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use perf::ends::{Plan, Verify};
+use perf::runner::Common;
+use perf::site::{Between, Placement, Setup, Subject};
+use perf::units;
+
+use super::output::Outputs;
+use crate::exit::{ExitWith, USAGE};
+
+/// What all workloads share.
+#[derive(ClapArgs)]
+pub(super) struct Shared {
+    /// What to measure, alternating in this order: kernel, host, fep, fep-unmodified
+    #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "kernel,host,fep")]
+    on: Vec<Subject>,
+    /// Trials of each subject
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    trials: u32,
+    /// The link's largest IP packet
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_521))]
+    mtu: u32,
+    /// Congestion control of the kernel, on both sides [default: the kernel's own]
+    #[arg(short = 'C', long, visible_alias = "congestion", value_name = "NAME")]
+    congestion_control: Option<String>,
+    /// Processors for the application, as in 0 or 0,1
+    #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
+    application_cpus: Option<Vec<usize>>,
+    /// Processors for the front-end processor
+    #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
+    fep_cpus: Option<Vec<usize>>,
+    /// Processors for the peer's program
+    #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
+    peer_cpus: Option<Vec<usize>>,
+    /// Further arguments of `outboard up`, as one text
+    #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true, default_value = "")]
+    fep_arguments: String,
+    /// The parameters of a published experiment, which further flags change: vm-crr, vm-stream, vm-rr, tandem-ftp,
+    /// hp3000-messages
+    #[arg(long, value_name = "NAME")]
+    pub(super) preset: Option<String>,
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
+}
+
+impl Shared {
+    pub(super) fn common(&self, between: Between) -> anyhow::Result<Common> {
+        let mut subjects = Vec::new();
+        for subject in &self.on {
+            if subjects.contains(subject) {
+                return Err(usage(format!("{} is given twice", subject.name())));
+            }
+            subjects.push(*subject);
+        }
+        let default = Placement::default();
+        let placement = Placement {
+            application: self.application_cpus.clone().unwrap_or(default.application),
+            fep: self.fep_cpus.clone().unwrap_or(default.fep),
+            peer: self.peer_cpus.clone().unwrap_or(default.peer),
+        };
+        Ok(Common {
+            subjects,
+            trials: self.trials,
+            setup: Setup {
+                mtu: self.mtu,
+                congestion_control: self.congestion_control.clone(),
+                placement,
+                between,
+                fep_arguments: self.fep_arguments.split_whitespace().map(str::to_owned).collect(),
+            },
+            quiet: self.outputs.quiet,
+            command: std::env::args().collect(),
+        })
+    }
+}
+
+/// What the workloads of the native program share.
+#[derive(ClapArgs)]
+pub(super) struct LoadArgs {
+    /// Client and server on one stack, and not a Linux peer across a link
+    #[arg(long)]
+    loopback: bool,
+    /// How long a trial goes on
+    #[arg(short = 't', long, visible_alias = "time", value_name = "SECONDS")]
+    pub(super) duration: Option<f64>,
+    /// How long at a trial's beginning nothing counts
+    #[arg(short = 'O', long, value_name = "SECONDS", default_value_t = 0.0)]
+    omit: f64,
+    /// Connections at a time, each with a thread at either end
+    #[arg(short = 'P', long, visible_alias = "streams", value_name = "N", default_value_t = 1)]
+    parallel: u64,
+    /// Limit of the socket buffers at both ends [default: they grow as they need]
+    #[arg(short = 'w', long, value_name = "BYTES", value_parser = units::parse_bytes)]
+    window: Option<u64>,
+    /// What the receiving end does with the bytes: compare with a pattern that the sending end makes, read, or nothing
+    #[arg(long, value_name = "pattern|read|no", default_value = "pattern")]
+    verify: Verify,
+    /// How often progress is told
+    #[arg(short = 'i', long, value_name = "SECONDS", default_value_t = 1.0)]
+    interval: f64,
+    #[command(flatten)]
+    pub(super) shared: Shared,
+}
+
+impl LoadArgs {
+    pub(super) fn between(&self) -> Between {
+        if self.loopback { Between::Loopback } else { Between::Link }
+    }
+
+    pub(super) fn common(&self) -> anyhow::Result<Common> {
+        self.shared.common(self.between())
+    }
+
+    /// A plan with these options in it.
+    pub(super) fn plan(&self, plan: Plan) -> Plan {
+        Plan {
+            connections: self.parallel,
+            duration_seconds: self.duration,
+            omit_seconds: self.omit,
+            socket_buffer_bytes: self.window,
+            verify: self.verify,
+            interval_seconds: self.interval,
+            ..plan
+        }
+    }
+}
+
+/// An error about the command line.
+pub(super) fn usage(what: impl Into<String>) -> anyhow::Error {
+    ExitWith::new(USAGE, what).into()
+}
+
+pub(super) fn seconds(value: f64) -> anyhow::Result<Duration> {
+    match Duration::try_from_secs_f64(value) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err(usage(format!("{value} is no duration in seconds"))),
+    }
+}
