@@ -115,8 +115,16 @@ pub(super) fn send_message(
 
 /// Transactions on one thread, each on a connection of its own.
 pub(super) enum Transactions<'a> {
-    Short { plan: &'a Plan, request: Vec<u8>, answer: Vec<u8>, part: Part },
+    Short(Box<Short<'a>>),
     Large(Box<Large<'a>>),
+}
+
+/// Short requests and answers, in buffers.
+pub(super) struct Short<'a> {
+    plan: &'a Plan,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+    part: Part,
 }
 
 impl<'a> Transactions<'a> {
@@ -124,12 +132,12 @@ impl<'a> Transactions<'a> {
         if plan.is_large() {
             return Self::Large(Box::new(Large::new(plan)));
         }
-        Self::Short {
+        Self::Short(Box::new(Short {
             plan,
             request: vec![0; plan.request_bytes as usize],
             answer: vec![0; plan.answer_bytes as usize],
             part: Part::default(),
-        }
+        }))
     }
 
     /// One transaction. The client disconnects, so that the server waits for its end.
@@ -138,7 +146,8 @@ impl<'a> Transactions<'a> {
             Self::Large(large) => {
                 large.answer(connection)?;
             }
-            Self::Short { plan, request, answer, part } => {
+            Self::Short(short) => {
+                let Short { plan, request, answer, part } = &mut **short;
                 (&mut &*connection).read_exact(request)?;
                 let tag = request[0];
                 check_message(plan.verify, request, tag)?;
@@ -154,7 +163,7 @@ impl<'a> Transactions<'a> {
     pub(super) fn finish(self) -> io::Result<Part> {
         match self {
             Self::Large(large) => large.finish(),
-            Self::Short { plan, part, .. } => Ok(Part { verified: plan.verify == Verify::Pattern, ..part }),
+            Self::Short(short) => Ok(Part { verified: short.plan.verify == Verify::Pattern, ..short.part }),
         }
     }
 }
