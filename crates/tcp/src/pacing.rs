@@ -2,7 +2,8 @@
 //!
 //! The rate follows from the congestion window and the smoothed round trip, with a factor above one so that pacing never
 //! becomes the limit: two in slow start, 1.2 later (as in Linux). A burst of [`CREDIT`] passes at once, which on a short path
-//! is a whole window: there pacing does nothing, and costs no timer.
+//! is a whole window: there pacing does nothing, and costs no timer. The credit is never less than a step of the caller's
+//! clock, whose timers come no more often.
 
 use base::{Duration, Instant};
 
@@ -34,7 +35,9 @@ impl Connection {
             return;
         }
         let share = self.pacing_interval(len);
-        let credit = CREDIT.max(self.pacing_interval(CREDIT_SEGMENTS * u32::from(self.send.mss)));
+        let segments = self.pacing_interval(CREDIT_SEGMENTS * u32::from(self.send.mss));
+        // A clock that stands still for a while lets everything go that its last step has earned.
+        let credit = CREDIT.max(segments).max(self.settings.granularity());
         self.paced_until = self.paced_until.max(now - credit) + share;
     }
 

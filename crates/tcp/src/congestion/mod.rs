@@ -48,6 +48,8 @@ pub(crate) struct LostSample {
     pub(crate) now: Instant,
     /// Bytes newly lost.
     pub(crate) len: u32,
+    /// In how many ranges, as far as is known.
+    pub(crate) ranges: u32,
     /// Bytes lost since it left, itself included.
     pub(crate) lost_since: u32,
     /// What was in flight when it left.
@@ -74,6 +76,10 @@ pub(crate) trait CongestionControl {
     fn pacing_rate(&self) -> Option<u64> {
         None
     }
+    /// It keeps the flight short for a moment, to see the round trip without a queue.
+    fn is_probing_rtt(&self) -> bool {
+        false
+    }
     /// Transmissions were found lost (only for an algorithm that is based on a model).
     fn on_lost(&mut self, _lost: &LostSample) {}
     /// Data was delivered, and no recovery is in progress, or one after a timeout.
@@ -84,6 +90,8 @@ pub(crate) trait CongestionControl {
     fn on_timeout(&mut self, now: Instant, flight: u32, mss: u32, first: bool);
     /// Fast recovery ended with `flight` bytes in flight.
     fn on_recovered(&mut self, now: Instant, flight: u32, mss: u32);
+    /// All that was in flight at a timeout is acknowledged.
+    fn on_timeout_recovered(&mut self) {}
     /// Remember the present for a possible `on_undo`.
     fn save(&mut self);
     /// What `save` remembered will not be asked for.
@@ -172,6 +180,13 @@ impl CongestionControl for Congestion {
         }
     }
 
+    fn is_probing_rtt(&self) -> bool {
+        match self {
+            Self::NewReno(_) | Self::Cubic(_) => false,
+            Self::Bbr(bbr) => bbr.is_probing_rtt(),
+        }
+    }
+
     fn on_lost(&mut self, lost: &LostSample) {
         match self {
             Self::NewReno(_) | Self::Cubic(_) => {}
@@ -209,6 +224,13 @@ impl CongestionControl for Congestion {
             Self::NewReno(reno) => reno.on_recovered(now, flight, mss),
             Self::Cubic(cubic) => cubic.on_recovered(now, flight, mss),
             Self::Bbr(bbr) => bbr.on_recovered(now, flight, mss),
+        }
+    }
+
+    fn on_timeout_recovered(&mut self) {
+        match self {
+            Self::NewReno(_) | Self::Cubic(_) => {}
+            Self::Bbr(bbr) => bbr.on_timeout_recovered(),
         }
     }
 

@@ -9,7 +9,7 @@ use wire::tcp::{Flags, SackBlock};
 use crate::congestion::{AckSample, CongestionControl};
 use crate::connection::Connection;
 use crate::recovery::rate::RateSample;
-use crate::recovery::{AckSummary, Phase};
+use crate::recovery::{AckSummary, Phase, Repair};
 use crate::segment::{Position, SegmentIn, position_of};
 use crate::send::scoreboard::{Fate, Record};
 use crate::state::{Event, State};
@@ -190,6 +190,8 @@ impl Connection {
         }
         summary.advanced = (ack - self.send.una) as u32;
         self.send.una = ack;
+        // Without SACK: one segment filled the hole, what stood behind it had been counted as delivered.
+        let known = self.send.scoreboard.confirm(summary.advanced.saturating_sub(u32::from(self.send.mss)));
         let (rtt_floor, echo, offset) = (self.rtt.min_rtt, summary.echo, self.settings.timestamp_offset);
         let high = self.recovery.high;
         let rack = &mut self.recovery.rack;
@@ -198,9 +200,13 @@ impl Connection {
                 return; // known before
             }
             summary.delivered += record.len;
+            if record.was_retransmitted() {
+                summary.retransmitted_advanced += record.len;
+            }
             note_delivery(record, high, summary);
             rack.on_delivered(record, segment.arrival, rtt_floor, echo_is_older(echo, record, offset));
         });
+        summary.delivered = summary.delivered.saturating_sub(known);
     }
 
     /// RFC 6298 §3 and §4: from an unambiguous transmission, else from the echoed timestamp (RFC 7323 §4).
@@ -250,6 +256,20 @@ impl Connection {
             in_flight: self.pipe(),
             rate,
         });
+        if is_model_based && self.sends_below_its_means() {
+            self.send.scoreboard.note_app_limited();
+        }
+    }
+
+    /// What is delivered now says little about the path: the round trip is being probed (draft-ietf-ccwg-bbr §4.3.4.4
+    /// marks that as limited by the application), or the window starts again from one segment, or what goes out is
+    /// partly there already.
+    fn sends_below_its_means(&self) -> bool {
+        match self.recovery.phase {
+            Phase::Open => self.congestion.is_probing_rtt(),
+            Phase::Fast => self.congestion.is_probing_rtt() || self.recovery.repair == Repair::All,
+            Phase::Timeout => true,
+        }
     }
 
     /// The delivery rate that this acknowledgement shows: to the algorithm if it is based on a model, and once a round
@@ -258,7 +278,7 @@ impl Connection {
     fn sample_rate(&mut self, now: Instant, summary: &AckSummary) -> Option<RateSample> {
         let newest = summary.newest?;
         let board = &mut self.send.scoreboard;
-        let delivered = self.send.una + u64::from(board.sacked());
+        let delivered = board.delivered(self.send.una);
         let due = board.begins_round(newest.sent.delivered, delivered);
         let is_model_based = self.congestion.is_model_based();
         let sample = (due || is_model_based)

@@ -25,6 +25,9 @@ use rack::{Circumstances, DUP_THRESHOLD, Rack};
 use spurious::{Forward, Undo};
 use tlp::LossProbe;
 
+/// So many holes are always filled one by one: the burst of three that a queue or a link is wont to lose.
+const MOST_HOLES: u64 = 3;
+
 /// Where recovery stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -37,6 +40,18 @@ pub enum Phase {
     Timeout,
 }
 
+/// How the holes of a flight are filled when the peer does not tell where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Repair {
+    /// How many there are is not known yet.
+    Unknown,
+    /// One for each partial acknowledgement (RFC 6582).
+    OneByOne,
+    /// Everything that was in flight goes out again.
+    All,
+}
+
 /// The state of recovery.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery {
@@ -45,6 +60,10 @@ pub(crate) struct Recovery {
     pub(crate) high: Position,
     /// Duplicate acknowledgements in a row, from a peer without SACK: segments that have left the network.
     pub(crate) dup_acks: u16,
+    /// How the holes of a peer without SACK are filled.
+    pub(crate) repair: Repair,
+    /// Duplicate acknowledgements still to come of segments that the peer had and got again.
+    pub(crate) echoes: u16,
     /// Consecutive timeouts without progress.
     pub(crate) timeouts: u8,
     /// When SND.UNA last advanced, or data was sent into an empty flight: the user timeout runs from here.
@@ -72,6 +91,8 @@ pub(crate) struct AckSummary {
     pub(crate) newest: Option<Record>,
     /// Something was delivered that had been retransmitted.
     pub(crate) retransmitted_delivered: bool,
+    /// How many bytes of that were cumulatively acknowledged.
+    pub(crate) retransmitted_advanced: u32,
     /// What was in flight before.
     pub(crate) prior_in_flight: u32,
     /// Bytes that had been found lost in this flight before, modulo 2³².
@@ -94,6 +115,8 @@ impl Recovery {
             phase: Phase::Open,
             high: 0,
             dup_acks: 0,
+            repair: Repair::Unknown,
+            echoes: 0,
             timeouts: 0,
             progress_at: Instant::ZERO,
             prr: Prr::new(),
@@ -146,17 +169,16 @@ impl Connection {
     pub(crate) fn on_ack_evidence(&mut self, now: Instant, arrival: Instant, ack: &mut AckSummary) {
         self.on_undo_evidence(now, ack);
         let newly_lost =
-            if self.settings.sack { self.detect_by_time(arrival) } else { self.detect_by_duplicates(ack) };
+            if self.settings.sack { self.detect_by_time(arrival) } else { self.detect_by_duplicates(arrival, ack) };
         match self.recovery.phase {
             Phase::Open if newly_lost > 0 => self.on_loss_found(now, ack),
             Phase::Open => {}
-            Phase::Fast | Phase::Timeout if self.send.una >= self.recovery.high && newly_lost == 0 => {
-                self.on_recovered(now);
-            }
             Phase::Fast | Phase::Timeout if self.send.una >= self.recovery.high => {
-                // One recovery ended, but the same acknowledgement shows another loss.
                 self.on_recovered(now);
-                self.on_loss_found(now, ack);
+                if newly_lost > 0 || self.holds_another_hole() {
+                    // One recovery ended, but the same acknowledgement shows another loss.
+                    self.on_loss_found(now, ack);
+                }
             }
             Phase::Fast | Phase::Timeout => {}
         }
@@ -182,6 +204,7 @@ impl Connection {
             self.congestion.on_lost(&LostSample {
                 now,
                 len: detected.lost,
+                ranges: 1,
                 lost_since: self.send.scoreboard.lost_total().wrapping_sub(record.sent.lost),
                 in_flight: record.sent.in_flight,
                 app_limited: record.sent.app_limited,
@@ -192,38 +215,117 @@ impl Connection {
     }
 
     /// A peer without SACK: three duplicate acknowledgements, or a partial one during recovery (RFC 6582 §3.2).
-    fn detect_by_duplicates(&mut self, ack: &mut AckSummary) -> u32 {
+    fn detect_by_duplicates(&mut self, now: Instant, ack: &mut AckSummary) -> u32 {
         let mss = u32::from(self.send.mss);
+        if self.recovery.repair == Repair::All && self.is_echo(ack) {
+            return 0;
+        }
         if ack.is_duplicate {
             let most =
                 (self.send.outstanding() / u64::from(mss)).saturating_sub(1).min(u64::from(u16::MAX)) as u16;
             let counted = self.recovery.dup_acks.saturating_add(1).min(most.max(1));
             if counted > self.recovery.dup_acks {
                 ack.delivered += mss;
+                self.send.scoreboard.presume(mss);
             }
             self.recovery.dup_acks = counted;
         } else if ack.advanced > 0 {
+            if self.recovery.phase == Phase::Fast && self.recovery.repair == Repair::Unknown {
+                self.choose_repair(now, ack.advanced);
+            }
             // What the duplicates stood for is now acknowledged; one segment filled the hole.
             let segments = (ack.advanced / mss).saturating_sub(1).min(u32::from(u16::MAX)) as u16;
-            let known = segments.min(self.recovery.dup_acks);
-            ack.delivered = ack.delivered.saturating_sub(u32::from(known) * mss);
-            self.recovery.dup_acks -= known;
+            self.recovery.dup_acks = self.recovery.dup_acks.saturating_sub(segments);
         }
         match self.recovery.phase {
             // RFC 6582 §3.2 step 2: not for duplicates of a window that was already repaired.
             Phase::Open if ack.is_duplicate && u32::from(self.recovery.dup_acks) >= DUP_THRESHOLD => {
-                if self.send.una > self.recovery.high || self.recovery.high == 0 {
+                let repaired = self.send.una <= self.recovery.high && self.recovery.high != 0;
+                if !repaired || self.recovery.repair == Repair::All {
+                    self.tell_lost(now, mss, 1);
                     self.send.scoreboard.mark_head_lost(mss)
                 } else {
                     0
                 }
             }
             // RFC 6582 §3.2 step 3: a partial acknowledgement shows the next hole.
-            Phase::Fast if ack.advanced > 0 && self.send.una < self.recovery.high => {
+            Phase::Fast
+                if ack.advanced > 0
+                    && self.send.una < self.recovery.high
+                    && self.recovery.repair != Repair::All =>
+            {
                 self.send.scoreboard.mark_head_lost(mss)
             }
             Phase::Open | Phase::Fast | Phase::Timeout => 0,
         }
+    }
+
+    /// The first acknowledgement of new data in a recovery without SACK: a round trip is over, and of all that was in
+    /// flight each segment that arrived has brought a duplicate. So it is known how many are missing, though not which.
+    ///
+    /// RFC 6582 fills one hole a round trip. If the peer's window does not last for so many round trips, everything goes
+    /// out again instead, at the pace of the recovery: after the overflow of a queue with hundreds of holes that takes one
+    /// or two round trips instead of hundreds in which nothing else could be sent.
+    fn choose_repair(&mut self, now: Instant, advanced: u32) {
+        let mss = u32::from(self.send.mss);
+        let flight = self.recovery.high.saturating_sub(self.send.una - u64::from(advanced));
+        let arrived = u64::from(self.recovery.dup_acks) * u64::from(mss);
+        let missing = flight.saturating_sub(arrived).max(mss.into());
+        let rounds = missing / u64::from(mss);
+        let round = flight.min(self.congestion.ssthresh().into());
+        let still_missing = (missing as u32).saturating_sub(mss);
+        if still_missing > 0 {
+            self.tell_lost(now, still_missing, (rounds - 1) as u32);
+        }
+        self.recovery.repair = Repair::OneByOne;
+        if rounds > MOST_HOLES && rounds * round > u64::from(self.send.window) {
+            self.recovery.repair = Repair::All;
+            self.recovery.dup_acks = 0;
+            self.send.scoreboard.mark_lost_before(self.recovery.high, still_missing);
+        }
+    }
+
+    /// A recovery without SACK ended with SND.UNA behind data that has brought duplicates enough during it: without new
+    /// ones to come, only a timeout would find that hole.
+    fn holds_another_hole(&mut self) -> bool {
+        if self.settings.sack || u32::from(self.recovery.dup_acks) < DUP_THRESHOLD {
+            return false;
+        }
+        self.send.scoreboard.mark_head_lost(self.send.mss.into()) > 0
+    }
+
+    /// While everything goes out again, much of it is there already, and each such segment brings a duplicate that says
+    /// nothing about loss. How many there are follows from how far SND.UNA jumps. Whether this is one of them.
+    fn is_echo(&mut self, ack: &AckSummary) -> bool {
+        let mss = u32::from(self.send.mss);
+        let echoes = &mut self.recovery.echoes;
+        if self.recovery.phase == Phase::Open && self.send.una > self.recovery.high {
+            *echoes = 0;
+        }
+        if ack.is_duplicate && *echoes > 0 {
+            *echoes -= 1;
+            return true;
+        }
+        let there = ack.retransmitted_advanced.saturating_sub(mss) / mss;
+        *echoes = echoes.saturating_add(u16::try_from(there).unwrap_or(u16::MAX));
+        false
+    }
+
+    /// A model of the path hears of losses that are known by number only, or of the oldest record's.
+    fn tell_lost(&mut self, now: Instant, len: u32, ranges: u32) {
+        if !self.congestion.is_model_based() {
+            return;
+        }
+        let Some(record) = self.send.scoreboard.front() else { return };
+        self.congestion.on_lost(&LostSample {
+            now,
+            len,
+            ranges,
+            lost_since: self.send.scoreboard.lost_total().wrapping_sub(record.sent.lost).saturating_add(len),
+            in_flight: record.sent.in_flight,
+            app_limited: record.sent.app_limited,
+            mss: u32::from(self.send.mss),
+        });
     }
 
     /// A loss was found while nothing was being recovered: fast recovery begins (RFC 5681 §3.2).
@@ -232,6 +334,8 @@ impl Connection {
         self.begin_undo();
         self.recovery.high = self.send.nxt;
         self.recovery.phase = Phase::Fast;
+        self.recovery.repair = Repair::Unknown;
+        self.recovery.echoes = 0;
         let mss = u32::from(self.send.mss);
         let flight = self.flight_size(ack.advanced);
         self.congestion.on_loss_found(now, flight, mss);
@@ -248,12 +352,17 @@ impl Connection {
     /// The point at which recovery ends has been acknowledged.
     pub(crate) fn on_recovered(&mut self, now: Instant) {
         let phase = core::mem::replace(&mut self.recovery.phase, Phase::Open);
-        self.recovery.dup_acks = 0;
+        if phase == Phase::Fast && self.recovery.repair == Repair::All {
+            self.recovery.dup_acks = 0;
+            // What went out needlessly still brings duplicates, until here.
+            self.recovery.high = self.send.nxt;
+        }
         self.recovery.rack.on_recovered();
         let (pipe, mss) = (self.pipe(), u32::from(self.send.mss));
         match phase {
             Phase::Fast => self.congestion.on_recovered(now, pipe, mss),
-            Phase::Open | Phase::Timeout => {}
+            Phase::Timeout => self.congestion.on_timeout_recovered(),
+            Phase::Open => {}
         }
         // The last D-SACK may still be on its way: what can be undone stays so until the flight ends.
         self.recovery.undo.forward = Forward::Off;

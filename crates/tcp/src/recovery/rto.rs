@@ -2,7 +2,7 @@
 
 use base::Instant;
 
-use super::Phase;
+use super::{Phase, Repair};
 use super::rtt::RtoBounds;
 use crate::congestion::CongestionControl;
 use crate::connection::Connection;
@@ -78,6 +78,7 @@ impl Connection {
         self.congestion.on_timeout(now, flight, mss, first);
         self.send.scoreboard.mark_all_lost();
         self.recovery.dup_acks = 0;
+        self.recovery.repair = Repair::Unknown;
         self.recovery.probe.end = 0;
         self.recovery.probe.due = false;
         self.recovery.phase = Phase::Timeout;

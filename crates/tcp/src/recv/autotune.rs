@@ -1,8 +1,9 @@
 //! The receive window's growth: dynamic right-sizing.
 //!
 //! Once per round trip, what the application read in it is compared with the window. A sender in slow start doubles its
-//! rate each round trip, so the window must hold twice what was read to stay ahead of it. The window grows only by
-//! evidence: an application that does not read gets no more.
+//! rate each round trip, so the window must hold twice what was read to stay ahead of it; and while what is read grows,
+//! twice that again, because what the sender sends by the new window is read a round trip later (Linux does likewise). The
+//! window grows only by evidence: an application that does not read gets no more.
 
 use base::{Duration, Instant};
 
@@ -13,11 +14,13 @@ pub(crate) struct Autotune {
     started: Instant,
     /// The low 32 bits of the consumed position at that time: the difference is smaller.
     consumed: u32,
+    /// What was read in the measurement before.
+    read: u32,
 }
 
 impl Autotune {
     pub(crate) const fn new() -> Self {
-        Self { started: Instant::ZERO, consumed: 0 }
+        Self { started: Instant::ZERO, consumed: 0, read: 0 }
     }
 
     /// The application has read up to `consumed`. Returns the limit that the window should have.
@@ -42,7 +45,9 @@ impl Autotune {
         self.started = now;
         self.consumed = consumed as u32;
         // Twice what was read, and room for the segments that arrive while the application does not run.
-        let wanted = read.saturating_mul(2).saturating_add(16 * 1460);
+        let growth = read.saturating_sub(self.read.into()).min(read / 2);
+        self.read = u32::try_from(read).unwrap_or(u32::MAX);
+        let wanted = (read * 2).saturating_add(16 * 1460).saturating_add(growth * 4);
         limit.max(u32::try_from(wanted).unwrap_or(u32::MAX).min(max_limit))
     }
 }

@@ -79,6 +79,8 @@ struct Board {
     rate_round: Position,
     /// Until this is delivered, the application limits the rate (C.app_limited); 0: it does not.
     app_limited_to: Position,
+    /// Bytes that duplicate acknowledgements of a peer without SACK show to have been delivered, nobody knows which.
+    presumed: u32,
 }
 
 impl Scoreboard {
@@ -160,6 +162,27 @@ impl Scoreboard {
         }
     }
 
+    /// All that is delivered when everything before `una` is, as a position (C.delivered).
+    pub(crate) fn delivered(&self, una: Position) -> Position {
+        self.board.as_ref().map_or(una, |board| una + Position::from(board.sacked + board.presumed))
+    }
+
+    /// A duplicate acknowledgement of a peer without SACK stands for `len` bytes.
+    pub(crate) fn presume(&mut self, len: u32) {
+        if let Some(board) = &mut self.board {
+            board.presumed = board.presumed.saturating_add(len).min(board.in_flight + board.lost);
+        }
+    }
+
+    /// Of `len` bytes now acknowledged, how many duplicate acknowledgements have stood for. Before [`Self::acknowledge`].
+    #[inline]
+    pub(crate) fn confirm(&mut self, len: u32) -> u32 {
+        let Some(board) = &mut self.board else { return 0 };
+        let known = board.presumed.min(len);
+        board.presumed -= known;
+        known
+    }
+
     /// Takes off everything before `una`; `visit` sees each part that goes.
     #[inline]
     pub(crate) fn acknowledge(&mut self, una: Position, visit: impl FnMut(&Record)) {
@@ -193,6 +216,15 @@ impl Scoreboard {
     /// Marks the first `len` bytes as lost (a full segment, for a peer without SACK). Returns the bytes newly marked.
     pub(crate) fn mark_head_lost(&mut self, len: u32) -> u32 {
         self.board.as_mut().map_or(0, |board| board.mark_head_lost(len))
+    }
+
+    /// Everything in flight before `position` goes out again. `missing` bytes of it are lost, nobody knows which.
+    pub(crate) fn mark_lost_before(&mut self, position: Position, missing: u32) {
+        if let Some(board) = &mut self.board {
+            let lost_total = board.lost_total.wrapping_add(missing);
+            board.mark_lost_where(|record| (record.end() <= position).then_some(true));
+            board.lost_total = lost_total;
+        }
     }
 
     /// Everything that is not selectively acknowledged is lost (RFC 6298 §5, RFC 8985 §6.3). If the oldest record is
@@ -267,12 +299,13 @@ impl Board {
             first_sent_at: Instant::ZERO,
             rate_round: 0,
             app_limited_to: if start > 1 { start } else { 0 },
+            presumed: 0,
         }
     }
 
     /// All that was ever delivered, as a position (C.delivered).
     fn delivered(&self) -> Position {
-        self.records.front().map_or(0, |front| front.start) + Position::from(self.sacked)
+        self.records.front().map_or(0, |front| front.start) + Position::from(self.sacked + self.presumed)
     }
 
     /// What a transmission of `len` at `now` has to remember.
@@ -283,10 +316,10 @@ impl Board {
         }
         let una = self.records.front().map_or(start, |front| front.start);
         SendState {
-            delivered: una + Position::from(self.sacked),
+            delivered: una + Position::from(self.sacked + self.presumed),
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
-            in_flight: self.in_flight + len,
+            in_flight: (self.in_flight + len).saturating_sub(self.presumed),
             lost: self.lost_total,
             app_limited: self.app_limited_to != 0,
         }

@@ -14,7 +14,7 @@ use base::{Duration, Instant};
 
 use super::{AckSample, CongestionControl, LostSample};
 use crate::segment::Position;
-use model::Model;
+use model::{Model, Sender};
 
 /// The phases (§4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,10 +206,15 @@ impl CongestionControl for Bbr {
         (self.pacing_rate > 0).then_some(self.pacing_rate)
     }
 
+    fn is_probing_rtt(&self) -> bool {
+        self.phase == Phase::ProbeRtt
+    }
+
     fn on_ack(&mut self, ack: &AckSample) {
         let Some(sample) = &ack.rate else { return };
         let probing = self.is_probing_bandwidth();
-        self.model.on_sample(ack, sample, probing, self.window);
+        let sender = Sender { window: self.window, rate: self.pacing_rate };
+        self.model.on_sample(ack, sample, probing, sender);
         if self.model.round_start {
             self.rounds_since_probe = self.rounds_since_probe.saturating_add(1);
         }
@@ -226,7 +231,7 @@ impl CongestionControl for Bbr {
     }
 
     fn on_lost(&mut self, lost: &LostSample) {
-        self.model.on_loss(lost.len);
+        self.model.on_loss(lost.len, lost.ranges);
         if !self.probe_samples {
             return;
         }
@@ -254,6 +259,14 @@ impl CongestionControl for Bbr {
 
     fn on_recovered(&mut self, _now: Instant, _flight: u32, _mss: u32) {
         // While the round trip is probed, the window of before is still wanted.
+        if self.phase != Phase::ProbeRtt {
+            self.prior_window = 0;
+        }
+    }
+
+    fn on_timeout_recovered(&mut self) {
+        // BBRRestoreCwnd: the model has not changed, only its data was lost.
+        self.window = self.window.max(self.prior_window);
         if self.phase != Phase::ProbeRtt {
             self.prior_window = 0;
         }

@@ -10,6 +10,15 @@ use crate::segment::Position;
 /// How many rounds the largest aggregation is remembered.
 const EXTRA_ACKED_ROUNDS: u32 = 10;
 
+/// What the sender does while a sample is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    /// Its window.
+    pub(crate) window: u32,
+    /// Its pacing rate in bytes a second.
+    pub(crate) rate: u64,
+}
+
 /// What is believed of the path.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
@@ -18,7 +27,9 @@ pub(crate) struct Model {
     /// BBR.bw_lo.
     bw_lo: u64,
     bw_latest: u64,
-    inflight_latest: u64,
+    pub(crate) inflight_latest: u64,
+    /// The lowest pacing rates of this round and of the one before, which sent what is delivered now.
+    paced: [u64; 2],
     /// BBR.min_rtt; MAX: no sample.
     pub(crate) min_rtt: Duration,
     pub(crate) min_rtt_at: Instant,
@@ -51,6 +62,7 @@ impl Model {
             bw_lo: NO_RATE,
             bw_latest: 0,
             inflight_latest: 0,
+            paced: [0; 2],
             min_rtt: Duration::MAX,
             min_rtt_at: Instant::ZERO,
             inflight_hi: NONE,
@@ -106,7 +118,7 @@ impl Model {
     }
 
     /// Takes one sample: rounds, signals, bandwidth, aggregation (§4.5.2 to §4.5.9).
-    pub(crate) fn on_sample(&mut self, ack: &AckSample, sample: &RateSample, probing: bool, window: u32) {
+    pub(crate) fn on_sample(&mut self, ack: &AckSample, sample: &RateSample, probing: bool, sender: Sender) {
         self.delivered = sample.prior_delivered + sample.delivered;
         self.loss_round_start = false;
         self.bw_latest = self.bw_latest.max(sample.rate);
@@ -119,13 +131,15 @@ impl Model {
         if self.round_start {
             self.start_round();
             self.rounds = self.rounds.wrapping_add(1);
+            self.paced = [sender.rate, self.paced[0]];
         }
+        self.paced[0] = self.paced[0].min(sender.rate);
         if sample.rate > 0 && (sample.rate >= self.max_bandwidth() || !sample.app_limited) {
             self.max_bandwidth[0] = self.max_bandwidth[0].max(sample.rate);
         }
-        self.update_aggregation(ack, window);
-        if self.loss_round_start && self.loss_in_round && !probing {
-            self.adapt_lower_bounds(window);
+        self.update_aggregation(ack, sender.window);
+        if self.loss_round_start && self.loss_in_round && !probing && !self.delivers_all() {
+            self.adapt_lower_bounds(sender.window);
         }
     }
 
@@ -145,13 +159,24 @@ impl Model {
         self.next_round = self.delivered;
     }
 
-    pub(crate) fn on_loss(&mut self, len: u32) {
+    pub(crate) fn on_loss(&mut self, len: u32, ranges: u32) {
         if !self.loss_in_round {
             self.loss_round = self.delivered;
         }
         self.loss_in_round = true;
         self.lost_in_round = self.lost_in_round.saturating_add(len);
-        self.loss_events += 1;
+        self.loss_events = self.loss_events.saturating_add(ranges);
+    }
+
+    /// Whether the path has delivered, in the round that ends, what the pacing let go, but for what it may lose.
+    ///
+    /// A deviation from §4.5.10.6, which lowers the bounds after every round with loss: what is delivered of a flow that
+    /// is paced below the bandwidth (by the margin of §4.6.2, or by Down's gain) is its own rate and not the path's.
+    /// Taken for the path's, every random loss lowers the bound by the margin, and the next ones further. Loss of less
+    /// than BBRLossThresh is no sign of a full path while probing, and here it is none either.
+    fn delivers_all(&self) -> bool {
+        let rate = self.paced[0].min(self.paced[1]);
+        self.bw_latest >= rate - rate / 50
     }
 
     /// §4.5.10.6: after a round with loss, while not probing.

@@ -1,7 +1,7 @@
 //! Startup doubles the rate each round until the bandwidth no longer grows; Drain empties the queue that it made (§4.3.1,
 //! §4.3.2).
 
-use super::{Bbr, Phase};
+use super::{Bbr, NONE, Phase};
 use crate::congestion::AckSample;
 use crate::recovery::rate::RateSample;
 
@@ -39,7 +39,8 @@ impl Bbr {
         }
         if u64::from(self.model.lost_in_round) * 50 > u64::from(self.window) {
             self.full_bandwidth_reached = true;
-            self.model.inflight_hi = self.model.inflight(100, ack.mss).max(ack.in_flight);
+            let delivered = u32::try_from(self.model.inflight_latest).unwrap_or(NONE);
+            self.model.inflight_hi = self.model.inflight(100, ack.mss).max(delivered);
         }
     }
 
