@@ -111,7 +111,7 @@ impl Connection {
     }
 
     fn poll_synchronised(&mut self, now: Instant, limit: &OutputLimit) -> Option<SegmentOut> {
-        if self.recovery.undo.forward == Forward::NewDataAllowed
+        if self.forward() == Forward::NewDataAllowed
             && let Some(segment) = self.poll_new_data(now, limit)
         {
             return Some(segment); // RFC 5682 §2.1 step 2b: new data before further retransmissions
@@ -173,7 +173,7 @@ impl Connection {
         let payload = self.send.payload_in(record.start, record.len);
         self.stats.rare().retransmissions += 1;
         self.stats.rare().bytes_retransmitted += u64::from(payload);
-        self.note_retransmission(now, record.len);
+        self.note_retransmission(now, record);
         self.recovery.prr.on_sent(record.len);
         self.note_paced(now, record.len);
         self.after_data_sent(now);

@@ -22,7 +22,7 @@ use crate::send::scoreboard::Record;
 use crate::timer::Timer;
 use prr::Prr;
 use rack::{Circumstances, DUP_THRESHOLD, Rack};
-use spurious::{Forward, Undo};
+use spurious::Undo;
 use tlp::LossProbe;
 
 /// So many holes are always filled one by one: the burst of three that a queue or a link is wont to lose.
@@ -71,7 +71,7 @@ pub(crate) struct Recovery {
     pub(crate) prr: Prr,
     pub(crate) rack: Rack,
     pub(crate) probe: LossProbe,
-    pub(crate) undo: Undo,
+    pub(crate) undo: Option<Box<Undo>>,
 }
 
 /// What one acknowledgement told.
@@ -122,7 +122,7 @@ impl Recovery {
             prr: Prr::new(),
             rack: Rack::new(),
             probe: LossProbe::new(),
-            undo: Undo::new(),
+            undo: None,
         }
     }
 }
@@ -365,7 +365,7 @@ impl Connection {
             Phase::Open => {}
         }
         // The last D-SACK may still be on its way: what can be undone stays so until the flight ends.
-        self.recovery.undo.forward = Forward::Off;
+        self.end_forward_recovery();
     }
 
     /// The user timeout's remaining part bounds how long a timer may wait (RFC 5482 §3.1).

@@ -6,6 +6,8 @@ use base::Instant;
 use super::{AckSummary, Phase};
 use crate::congestion::CongestionControl;
 use crate::connection::Connection;
+use crate::segment::Position;
+use crate::send::scoreboard::Record;
 
 /// How far F-RTO has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,70 +21,97 @@ pub(crate) enum Forward {
     NewDataAllowed,
 }
 
-/// What is needed to see that a recovery was spurious.
+/// What is needed to see that a recovery was spurious; there is one only while a reduction can be undone.
 #[derive(Clone, Debug)]
 pub(crate) struct Undo {
-    /// A reduction can be undone.
-    pub(crate) active: bool,
     /// Bytes retransmitted in this recovery that no D-SACK has reported yet.
     outstanding: u32,
     /// Something was retransmitted in this recovery.
     retransmitted: bool,
     /// The timestamp of the first retransmission of this recovery.
     stamp: u32,
+    /// The end of the highest retransmission.
+    end: Position,
+    /// When all before it is acknowledged, every D-SACK that the retransmissions cause has come.
+    until: Position,
     /// F-RTO's state.
-    pub(crate) forward: Forward,
+    forward: Forward,
 }
 
 impl Undo {
-    pub(crate) const fn new() -> Self {
-        Self { active: false, outstanding: 0, retransmitted: false, stamp: 0, forward: Forward::Off }
+    const fn new() -> Self {
+        Self { outstanding: 0, retransmitted: false, stamp: 0, end: 0, until: 0, forward: Forward::Off }
     }
 }
 
 impl Connection {
+    /// A recovery begins. If it is not yet known whether the one before was needless, both are judged together: what was
+    /// saved then is still what things go back to.
     pub(crate) fn begin_undo(&mut self) {
-        if self.recovery.phase == Phase::Open {
-            self.recovery.undo = Undo { active: true, ..Undo::new() };
+        let una = self.send.una;
+        let pending = self.recovery.undo.as_ref().is_some_and(|undo| undo.retransmitted && una <= undo.until);
+        if self.recovery.phase == Phase::Open && !pending {
+            self.recovery.undo = Some(Box::new(Undo::new()));
             self.congestion.save();
         }
     }
 
     /// Nothing can be undone any more.
     pub(crate) fn end_undo(&mut self) {
-        if !self.recovery.undo.active {
-            return;
+        if self.recovery.undo.take().is_some() {
+            self.congestion.forget();
         }
-        self.recovery.undo = Undo::new();
-        self.congestion.forget();
+    }
+
+    /// How far F-RTO has come.
+    #[inline]
+    pub(crate) fn forward(&self) -> Forward {
+        self.recovery.undo.as_ref().map_or(Forward::Off, |undo| undo.forward)
     }
 
     /// After a first timeout, F-RTO watches (RFC 5682 §2.1 step 1).
     pub(crate) fn begin_forward_recovery(&mut self, first: bool) {
-        self.recovery.undo.forward =
-            if first && self.settings.sack { Forward::HeadSent } else { Forward::Off };
+        let watches = first && self.settings.sack;
+        if let Some(undo) = &mut self.recovery.undo {
+            undo.forward = if watches { Forward::HeadSent } else { Forward::Off };
+        }
+    }
+
+    /// F-RTO has seen enough.
+    pub(crate) fn end_forward_recovery(&mut self) {
+        if let Some(undo) = &mut self.recovery.undo {
+            undo.forward = Forward::Off;
+        }
     }
 
     /// Something was retransmitted.
-    pub(crate) fn note_retransmission(&mut self, now: Instant, len: u32) {
+    pub(crate) fn note_retransmission(&mut self, now: Instant, record: &Record) {
         let stamp = self.timestamp(now);
-        let undo = &mut self.recovery.undo;
+        // A round trip after the next one at the latest: the retransmission may itself come late.
+        let until = self.send.nxt + self.send.outstanding();
+        let Some(undo) = &mut self.recovery.undo else { return };
         if !undo.retransmitted {
             undo.retransmitted = true;
             undo.stamp = stamp;
         }
-        undo.outstanding = undo.outstanding.saturating_add(len);
+        undo.outstanding = undo.outstanding.saturating_add(record.len);
+        undo.end = undo.end.max(record.end());
+        undo.until = until;
     }
 
     /// A D-SACK block of `len` bytes came.
     pub(crate) fn note_duplicate_sack(&mut self, len: u32) {
-        self.recovery.undo.outstanding = self.recovery.undo.outstanding.saturating_sub(len);
+        if let Some(undo) = &mut self.recovery.undo {
+            undo.outstanding = undo.outstanding.saturating_sub(len);
+        }
     }
 
     /// Looks at an acknowledgement for signs that the recovery in progress was needless.
     pub(crate) fn on_undo_evidence(&mut self, now: Instant, ack: &AckSummary) {
-        let undo = &self.recovery.undo;
-        if !undo.active {
+        let Some(undo) = &self.recovery.undo else { return };
+        // No D-SACK came for some retransmission: it was needed.
+        if self.recovery.phase == Phase::Open && undo.retransmitted && self.send.una > undo.until {
+            self.end_undo();
             return;
         }
         // RFC 3522 §3.2: what was acknowledged had been sent before the retransmission.
@@ -95,8 +124,12 @@ impl Connection {
         let forward = undo.forward != Forward::Off && ack.earlier_original_delivered;
         let spurious = match self.recovery.phase {
             Phase::Open => all_duplicates,
-            // A partial acknowledgement by an original segment says nothing about the other holes.
-            Phase::Fast => all_duplicates || (older_echo && self.send.una >= self.recovery.high),
+            // An acknowledgement by an original segment says nothing about the holes beyond it. Where there are none, or
+            // what filled them had been retransmitted later, the echo would be of a retransmission.
+            Phase::Fast => {
+                let covers_all = self.send.una >= undo.end && self.send.scoreboard.lost() == 0;
+                all_duplicates || (older_echo && (covers_all || self.send.una >= self.recovery.high))
+            }
             Phase::Timeout => all_duplicates || older_echo || forward,
         };
         if spurious {
@@ -108,7 +141,7 @@ impl Connection {
 
     /// RFC 5682 §2.1 steps 2 and 3.
     fn step_forward_recovery(&mut self, ack: &AckSummary) {
-        let undo = &mut self.recovery.undo;
+        let Some(undo) = &mut self.recovery.undo else { return };
         undo.forward = match undo.forward {
             Forward::HeadSent if ack.advanced > 0 => Forward::NewDataAllowed,
             Forward::HeadSent | Forward::NewDataAllowed | Forward::Off => Forward::Off,
@@ -118,6 +151,11 @@ impl Connection {
     /// RFC 4015: back to where things were.
     fn on_spurious_recovery(&mut self, now: Instant) {
         self.stats.rare().undone += 1;
+        // A retransmission that proved needless is reordering too: the one that RFC 8985 §6.2 step 3 cannot see, because
+        // what arrived late had been retransmitted. After a timeout it may as well have been a delay.
+        if self.recovery.phase != Phase::Timeout {
+            self.recovery.rack.reordering_seen = true;
+        }
         self.congestion.on_undo(now);
         self.send.scoreboard.unmark_lost();
         self.recovery.phase = Phase::Open;
