@@ -6,7 +6,7 @@ use base::Instant;
 
 use super::acceptable::Text;
 use crate::connection::Connection;
-use crate::recv::reassembly::{Insert, Range};
+use crate::recv::reassembly::{Insert, Range, most_ranges};
 use crate::segment::{ReceiveBuffer, SegmentIn};
 use crate::state::Event;
 use crate::verdict::Verdict;
@@ -101,8 +101,9 @@ impl Connection {
     ) -> ControlFlow<Verdict, Verdict> {
         self.stats.rare().out_of_order += 1;
         self.pending.ack = true; // RFC 5681 §4.2: at once
+        let most = most_ranges(self.recv.limit);
         let reassembly = self.recv.reassembly.get_or_insert_default();
-        if !reassembly.has_room_for(range) {
+        if !reassembly.has_room_for(range, most) {
             return ControlFlow::Break(Verdict::ReassemblyFull);
         }
         if receive.place(Self::offset_of(range.start), bytes).is_err() {

@@ -1,13 +1,22 @@
 //! Ranges received out of order.
 //!
 //! The bytes themselves were placed straight at their offsets in the receive buffer; only the ranges are kept here,
-//! sorted and disjoint, at most [`MAX_RANGES`] of them. The order of arrival of the latest ones is kept for the SACK
-//! option, whose first block names the newest (RFC 2018 §4).
+//! sorted and disjoint, in number bounded by the window ([`most_ranges`]). The order of arrival of the latest ones is kept
+//! for the SACK option, whose first block names the newest (RFC 2018 §4).
+
+use std::collections::VecDeque;
 
 use crate::segment::Position;
 
-/// The most separate ranges kept; what would make one more is treated as not received.
-pub(crate) const MAX_RANGES: usize = 128;
+/// The most separate ranges kept for a receive window of `limit` bytes; what would make one more is treated as not
+/// received. One for each 512 bytes lets every second segment of a window be missing, as after the overflow of a queue,
+/// and takes a thirty-second of the buffer's memory.
+pub(crate) fn most_ranges(limit: u32) -> usize {
+    (limit as usize / 512).clamp(LEAST_RANGES, MOST_RANGES)
+}
+
+const LEAST_RANGES: usize = 128;
+const MOST_RANGES: usize = 8192;
 /// How many of the most recently changed ranges are remembered for the SACK option.
 const RECENT: usize = 4;
 
@@ -25,22 +34,20 @@ pub(crate) enum Insert {
     New,
     /// All of it was covered before.
     Covered,
-    /// There was no room for another range; nothing changed.
-    Full,
 }
 
 /// The ranges beyond RCV.NXT.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reassembly {
-    ranges: Vec<Range>,
+    ranges: VecDeque<Range>,
     /// A position inside each of the latest ranges, newest first; `0`: none.
     recent: [Position; RECENT],
 }
 
 impl Reassembly {
-    /// Whether a range could be inserted.
-    pub(crate) fn has_room_for(&self, range: Range) -> bool {
-        self.ranges.len() < MAX_RANGES || self.touches(range)
+    /// Whether a range can be inserted where `most` may be kept.
+    pub(crate) fn has_room_for(&self, range: Range, most: usize) -> bool {
+        self.ranges.len() < most || self.touches(range)
     }
 
     fn touches(&self, range: Range) -> bool {
@@ -48,14 +55,11 @@ impl Reassembly {
         self.ranges.get(index).is_some_and(|r| r.start <= range.end)
     }
 
-    /// Adds a range, joined with all that it touches.
+    /// Adds a range for which there is room, joined with all that it touches.
     pub(crate) fn insert(&mut self, range: Range) -> Insert {
         let first = self.ranges.partition_point(|r| r.end < range.start);
         let last = self.ranges.partition_point(|r| r.start <= range.end);
         if first == last {
-            if self.ranges.len() >= MAX_RANGES {
-                return Insert::Full;
-            }
             self.ranges.insert(first, range);
             self.note_recent(range.start);
             return Insert::New;
@@ -91,7 +95,8 @@ impl Reassembly {
     /// RCV.NXT has come to `nxt`: takes off what it reaches and returns how far it now goes.
     pub(crate) fn advance(&mut self, nxt: Position) -> Position {
         let reached = self.ranges.partition_point(|r| r.start <= nxt);
-        let end = self.ranges[..reached].last().map_or(nxt, |last| last.end.max(nxt));
+        let last = reached.checked_sub(1).map(|index| self.ranges[index]);
+        let end = last.map_or(nxt, |last| last.end.max(nxt));
         self.ranges.drain(..reached);
         end
     }
@@ -148,12 +153,15 @@ mod tests {
 
     #[test]
     fn one_range_too_many_is_refused() {
+        let most = most_ranges(65_535);
+        assert_eq!(most, LEAST_RANGES);
         let mut kept = Reassembly::default();
-        for i in 0..MAX_RANGES as u64 {
+        for i in 0..most as u64 {
+            assert!(kept.has_room_for(range(10 * i + 10, 10 * i + 11), most));
             assert_eq!(kept.insert(range(10 * i + 10, 10 * i + 11)), Insert::New);
         }
-        assert!(!kept.has_room_for(range(5, 6)));
-        assert_eq!(kept.insert(range(5, 6)), Insert::Full);
-        assert_eq!(kept.insert(range(11, 12)), Insert::New, "a range that joins another needs no room");
+        assert!(!kept.has_room_for(range(5, 6), most));
+        assert!(kept.has_room_for(range(5, 6), most_ranges(16 << 20)), "a large window has room for more");
+        assert!(kept.has_room_for(range(11, 12), most), "a range that joins another needs no room");
     }
 }
