@@ -12,6 +12,9 @@ use crate::verdict::Verdict;
 /// How long TS.Recent is believed: a 1 ms clock wraps its sign in 24.8 days (RFC 7323 §5.5).
 const TS_RECENT_LIFETIME_S: u32 = 24 * 24 * 3600;
 
+/// By so many ticks of the peer's clock a segment that fills a gap may be older than TS.Recent.
+const REORDERING_TICKS: i32 = 16;
+
 pub(crate) fn seconds(now: Instant) -> u32 {
     (now.as_millis() / 1000) as u32
 }
@@ -88,10 +91,15 @@ impl Connection {
     }
 
     /// PAWS (RFC 7323 §5.3 R1): older than the newest timestamp that counts, unless that has expired.
+    ///
+    /// A deviation: where a gap is being filled, a little older is new enough. A retransmission that fills one gap raises
+    /// TS.Recent above what was sent before it and is still on its way, held back by a few milliseconds; R1 would lose all
+    /// of that. PAWS is there for segments of before the last wrap, and the sequence space does not wrap in 16 ticks.
     fn is_older_than_recent(&self, now: Instant, segment: &SegmentIn<'_>) -> bool {
         match segment.header.options.timestamps {
             Some(stamps) if self.settings.timestamps => {
-                (stamps.value.wrapping_sub(self.recv.ts_recent) as i32) < 0
+                let tolerated = if self.recv.reassembly.is_some() { REORDERING_TICKS } else { 0 };
+                (stamps.value.wrapping_sub(self.recv.ts_recent) as i32) < -tolerated
                     && seconds(now).wrapping_sub(self.recv.ts_recent_s) < TS_RECENT_LIFETIME_S
             }
             // RFC 7323 §3.2 would have segments without the option dropped; Linux takes them, and so do we: middle
@@ -100,11 +108,19 @@ impl Connection {
         }
     }
 
+    /// Slightly older than TS.Recent, which such a segment does not take back.
+    #[inline]
+    fn is_reordered(&self, value: u32) -> bool {
+        let age = self.recv.ts_recent.wrapping_sub(value) as i32;
+        age > 0 && age <= REORDERING_TICKS
+    }
+
     /// RFC 7323 §4.3 (2): a segment that covers Last.ACK.sent, or is older, brings the timestamp to echo.
     #[inline]
     pub(crate) fn update_ts_recent(&mut self, now: Instant, segment: &SegmentIn<'_>, start: i64) {
         if let (true, Some(stamps)) = (self.settings.timestamps, segment.header.options.timestamps)
             && start <= self.recv.last_ack_sent as i64
+            && !self.is_reordered(stamps.value)
         {
             self.recv.ts_recent = stamps.value;
             self.recv.ts_recent_s = seconds(now);

@@ -168,8 +168,11 @@ impl Connection {
     /// The part of RFC 5681, 6582, 6675 and 8985 that follows every acknowledgement that told something.
     pub(crate) fn on_ack_evidence(&mut self, now: Instant, arrival: Instant, ack: &mut AckSummary) {
         self.on_undo_evidence(now, ack);
-        let newly_lost =
-            if self.settings.sack { self.detect_by_time(arrival) } else { self.detect_by_duplicates(arrival, ack) };
+        let newly_lost = if self.settings.sack {
+            self.detect_by_time(arrival)
+        } else {
+            self.detect_by_duplicates(arrival, ack)
+        };
         match self.recovery.phase {
             Phase::Open if newly_lost > 0 => self.on_loss_found(now, ack),
             Phase::Open => {}

@@ -2,8 +2,8 @@
 
 use base::Instant;
 
-use super::{Phase, Repair};
 use super::rtt::RtoBounds;
+use super::{Phase, Repair};
 use crate::congestion::CongestionControl;
 use crate::connection::Connection;
 use crate::state::State;

@@ -28,6 +28,8 @@ pub(crate) struct Undo {
     outstanding: u32,
     /// Something was retransmitted in this recovery.
     retransmitted: bool,
+    /// Whether the first retransmission was needed, once it is acknowledged.
+    needed: Option<bool>,
     /// The timestamp of the first retransmission of this recovery.
     stamp: u32,
     /// The end of the highest retransmission.
@@ -40,7 +42,20 @@ pub(crate) struct Undo {
 
 impl Undo {
     const fn new() -> Self {
-        Self { outstanding: 0, retransmitted: false, stamp: 0, end: 0, until: 0, forward: Forward::Off }
+        Self {
+            outstanding: 0,
+            retransmitted: false,
+            needed: None,
+            stamp: 0,
+            end: 0,
+            until: 0,
+            forward: Forward::Off,
+        }
+    }
+
+    /// Something was retransmitted, nothing says that it was needed, and there may still come what says that it was not.
+    fn may_be_needless(&self, una: Position) -> bool {
+        self.retransmitted && self.needed != Some(true) && una <= self.until
     }
 }
 
@@ -49,7 +64,7 @@ impl Connection {
     /// saved then is still what things go back to.
     pub(crate) fn begin_undo(&mut self) {
         let una = self.send.una;
-        let pending = self.recovery.undo.as_ref().is_some_and(|undo| undo.retransmitted && una <= undo.until);
+        let pending = self.recovery.undo.as_ref().is_some_and(|undo| undo.may_be_needless(una));
         if self.recovery.phase == Phase::Open && !pending {
             self.recovery.undo = Some(Box::new(Undo::new()));
             self.congestion.save();
@@ -108,16 +123,19 @@ impl Connection {
 
     /// Looks at an acknowledgement for signs that the recovery in progress was needless.
     pub(crate) fn on_undo_evidence(&mut self, now: Instant, ack: &AckSummary) {
-        let Some(undo) = &self.recovery.undo else { return };
+        let Some(undo) = &mut self.recovery.undo else { return };
         // No D-SACK came for some retransmission: it was needed.
         if self.recovery.phase == Phase::Open && undo.retransmitted && self.send.una > undo.until {
             self.end_undo();
             return;
         }
         // RFC 3522 §3.2: what was acknowledged had been sent before the retransmission.
-        let older_echo = ack.advanced > 0
-            && undo.retransmitted
-            && ack.echo.is_some_and(|echo| (echo.wrapping_sub(undo.stamp) as i32) < 0);
+        let retransmission_acked = ack.advanced > 0 && undo.retransmitted;
+        let older_echo =
+            retransmission_acked && ack.echo.is_some_and(|echo| (echo.wrapping_sub(undo.stamp) as i32) < 0);
+        if retransmission_acked {
+            undo.needed.get_or_insert(!older_echo);
+        }
         // RFC 3708: every retransmission was reported as a duplicate.
         let all_duplicates = ack.duplicate_sack && undo.retransmitted && undo.outstanding == 0;
         // RFC 5682 §3.1: something from before the timeout came through that was never sent again.
