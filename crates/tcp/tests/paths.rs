@@ -77,7 +77,8 @@ fn bursts_of_loss_cost_a_reduction_not_a_timeout() {
             let rate = goodput(&mut world, seconds(5));
             let stats = world.hosts[0].conn.stats();
             println!("{congestion:?} sack {sack}: {rate:.0} Mbit/s, {stats:?}");
-            assert_eq!(stats.timeouts, 0, "{congestion:?} sack {sack}");
+            // Without SACK nothing but a timeout finds that a retransmission was lost, as in the overflow of the start.
+            assert!(stats.timeouts <= u32::from(!sack), "{congestion:?} sack {sack}: {stats:?}");
             assert!(rate > 100.0, "{congestion:?} sack {sack}: {rate}");
         }
     }

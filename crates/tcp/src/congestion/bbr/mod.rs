@@ -142,6 +142,11 @@ impl Bbr {
         }
     }
 
+    /// What the pacing, or the window while the round trip is probed, lets out in bytes a second.
+    fn allowed_rate(&self) -> u64 {
+        if self.phase == Phase::ProbeRtt { self.pacing_rate / 100 * self.window_gain() } else { self.pacing_rate }
+    }
+
     /// §4.6.4.
     fn set_window(&mut self, ack: &AckSample) {
         let most = self.model.inflight(self.window_gain(), ack.mss).saturating_add(self.model.extra_acked());
@@ -213,7 +218,7 @@ impl CongestionControl for Bbr {
     fn on_ack(&mut self, ack: &AckSample) {
         let Some(sample) = &ack.rate else { return };
         let probing = self.is_probing_bandwidth();
-        let sender = Sender { window: self.window, rate: self.pacing_rate };
+        let sender = Sender { window: self.window, rate: self.allowed_rate() };
         self.model.on_sample(ack, sample, probing, sender);
         if self.model.round_start {
             self.rounds_since_probe = self.rounds_since_probe.saturating_add(1);
@@ -279,6 +284,7 @@ impl CongestionControl for Bbr {
     fn on_undo(&mut self, _now: Instant) {
         self.window = self.window.max(self.prior_window);
         self.model.reset_lower_bounds();
+        self.model.forget_loss();
     }
 
     fn on_idle(&mut self, _idle: Duration, _rto: Duration, _restart_window: u32) {

@@ -15,7 +15,7 @@ const EXTRA_ACKED_ROUNDS: u32 = 10;
 pub(crate) struct Sender {
     /// Its window.
     pub(crate) window: u32,
-    /// Its pacing rate in bytes a second.
+    /// What it lets out in bytes a second.
     pub(crate) rate: u64,
 }
 
@@ -201,6 +201,13 @@ impl Model {
         self.loss_in_round = false;
         self.bw_latest = 0;
         self.inflight_latest = 0;
+    }
+
+    /// The loss in the running round was none.
+    pub(crate) fn forget_loss(&mut self) {
+        self.loss_in_round = false;
+        self.lost_in_round = 0;
+        self.loss_events = 0;
     }
 
     /// A cycle of probing ended: the bandwidth of the cycle before is forgotten.
