@@ -144,7 +144,11 @@ impl Bbr {
 
     /// What the pacing, or the window while the round trip is probed, lets out in bytes a second.
     fn allowed_rate(&self) -> u64 {
-        if self.phase == Phase::ProbeRtt { self.pacing_rate / 100 * self.window_gain() } else { self.pacing_rate }
+        if self.phase == Phase::ProbeRtt {
+            self.pacing_rate / 100 * self.window_gain()
+        } else {
+            self.pacing_rate
+        }
     }
 
     /// §4.6.4.
