@@ -4,6 +4,7 @@ mod end;
 mod forms;
 mod loads;
 mod output;
+mod remote;
 mod shared;
 
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ use perf::{file, idle, interrupt, load, units};
 pub(crate) use end::{Args as EndArgs, main as end_main};
 pub(crate) use forms::expand;
 use loads::{ConnectionsArgs, CrrArgs, IntoLoad, MessagesArgs, RrArgs, StreamArgs};
+use remote::ServerArgs;
 use shared::{Shared, seconds, usage};
 
 use crate::exit::{ExitWith, FAILED};
@@ -40,6 +42,7 @@ enum Workload {
     Messages(MessagesArgs),
     Connections(ConnectionsArgs),
     Idle(IdleArgs),
+    Server(ServerArgs),
 }
 
 /// Files between a server on the subject and a client on a Linux peer, compared by SHA-256
@@ -97,6 +100,16 @@ impl Ways {
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
+    // Two machines need no laboratory, and nothing to take down.
+    if let Workload::Server(server) = &args.workload {
+        return remote::serve(server);
+    }
+    if let Some(load) = args.workload.load().filter(|load| load.shared().client.host.is_some()) {
+        let flags = load.shared();
+        let load = load.load()?;
+        flags.shared.outputs.check(load.times_operations())?;
+        return finish(&flags.shared, &remote::run(flags, load)?).map(|()| ExitCode::SUCCESS);
+    }
     // First of all: a user namespace can only be entered by a process of one thread.
     perf::lab::enter().map_err(|error| ExitWith::new(FAILED, error.to_string()))?;
     interrupt::catch()?;
@@ -113,17 +126,17 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 
 fn measure(workload: &Workload) -> anyhow::Result<()> {
     let lab = perf::lab::Lab::new()?;
+    if let Some(load) = workload.load() {
+        return measure_load(&lab, load);
+    }
     match workload {
         Workload::File(args) => {
+            args.shared.outputs.check(false)?;
             let config = args.config()?;
             finish(&args.shared, &file::run(&lab, &config)?)
         }
-        Workload::Stream(args) => measure_load(&lab, args),
-        Workload::Rr(args) => measure_load(&lab, args),
-        Workload::Crr(args) => measure_load(&lab, args),
-        Workload::Messages(args) => measure_load(&lab, args),
-        Workload::Connections(args) => measure_load(&lab, args),
         Workload::Idle(args) => {
+            args.shared.outputs.check(false)?;
             let config = idle::Config {
                 common: args.shared.common(Between::Link)?,
                 connections: args.connections,
@@ -131,11 +144,32 @@ fn measure(workload: &Workload) -> anyhow::Result<()> {
             };
             finish(&args.shared, &idle::run(&lab, &config)?)
         }
+        Workload::Stream(_)
+        | Workload::Rr(_)
+        | Workload::Crr(_)
+        | Workload::Messages(_)
+        | Workload::Connections(_)
+        | Workload::Server(_) => Ok(()),
     }
 }
 
-fn measure_load(lab: &perf::lab::Lab, args: &impl IntoLoad) -> anyhow::Result<()> {
+impl Workload {
+    /// The load, if it is one of the native program's.
+    fn load(&self) -> Option<&dyn IntoLoad> {
+        match self {
+            Self::Stream(args) => Some(args),
+            Self::Rr(args) => Some(args),
+            Self::Crr(args) => Some(args),
+            Self::Messages(args) => Some(args),
+            Self::Connections(args) => Some(args),
+            Self::File(_) | Self::Idle(_) | Self::Server(_) => None,
+        }
+    }
+}
+
+fn measure_load(lab: &perf::lab::Lab, args: &dyn IntoLoad) -> anyhow::Result<()> {
     let (common, load) = (args.shared().common()?, args.load()?);
+    args.shared().shared.outputs.check(load.times_operations())?;
     finish(&args.shared().shared, &load::run(lab, &common, &load)?)
 }
 

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 pub(crate) const FAILED: u8 = 1;
 /// The command line or the configuration is wrong.
 pub(crate) const USAGE: u8 = 2;
+/// A threshold that was given is missed.
+pub(crate) const MISSED: u8 = 3;
 /// No FEP answers.
 pub(crate) const NO_FEP: u8 = 4;
 

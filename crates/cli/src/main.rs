@@ -5,9 +5,11 @@
 //! ([`exit`]). Text for people goes to stdout, progress and the log to stderr.
 
 mod bench;
+mod compare;
 mod down;
 mod exit;
 mod fep_worker;
+mod reproduce;
 mod run;
 mod schema;
 mod status;
@@ -37,6 +39,8 @@ enum Command {
     Status(status::Args),
     Run(run::Args),
     Bench(bench::Args),
+    Compare(compare::Args),
+    Reproduce(reproduce::Args),
     Schema(schema::Args),
     #[command(hide = true)]
     BenchEnd(bench::EndArgs),
@@ -56,6 +60,8 @@ fn main() -> ExitCode {
         Command::Status(args) => status::main(args),
         Command::Run(args) => run::main(args),
         Command::Bench(args) => bench::main(args),
+        Command::Compare(args) => compare::main(args),
+        Command::Reproduce(args) => reproduce::main(args),
         Command::Schema(args) => schema::main(args),
         Command::BenchEnd(args) => bench::end_main(args),
         Command::FepWorker(args) => fep_worker::main(args),

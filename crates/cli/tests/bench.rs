@@ -194,6 +194,212 @@ fn idle_connections_are_held() {
     assert!(document.subjects[1].summary.contains_key("fep_cpu_utilisation"));
 }
 
+/// Runs `outboard` in a folder.
+fn outboard(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_outboard"))
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn standard_output(output: &Output) -> String {
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn events_are_told_as_lines_of_json_and_the_last_is_the_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments =
+        ["bench", "crr", "--on", "kernel", "-n", "200", "--trials", "2", "-i", "0.01", "--json-stream"];
+    let text =
+        standard_output(&outboard(folder.path(), &[&arguments[..], &["--hlog", "times.hlog"]].concat()));
+    let events: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let of = |event: &str| events.iter().filter(|one| one["event"] == event).collect::<Vec<_>>();
+    assert_eq!(of("start")[0]["data"]["workload"], "crr");
+    assert_eq!(of("trial").len(), 2);
+    let counted: u64 = of("interval").iter().map(|one| one["data"]["operations"].as_u64().unwrap()).sum();
+    assert_eq!(counted, 400, "every operation is in one interval");
+    assert_eq!(events.last().unwrap()["event"], "end");
+    schema::check(&events.last().unwrap()["data"]).unwrap();
+    let log = std::fs::read_to_string(folder.path().join("times.hlog")).unwrap();
+    assert!(
+        log.contains("#[Histogram log format version 1.") && log.matches("Tag=kernel,").count() == 2,
+        "{log}"
+    );
+}
+
+#[test]
+fn trials_are_repeated_until_the_interval_is_narrow() {
+    let folder = tempfile::tempdir().unwrap();
+    // So wide an interval is reached at once, but not before there are two trials.
+    let arguments =
+        ["bench", "messages", "--on", "kernel", "-n", "2000", "--trials", "1", "--until", "99%", "-J"];
+    let text = standard_output(&outboard(folder.path(), &arguments));
+    let document: Document = serde_json::from_str(&text).unwrap();
+    assert!(document.subjects[0].trials.len() >= 2);
+    assert_eq!(document.workload.options["trials"], document.subjects[0].trials.len());
+}
+
+#[test]
+fn results_are_compared_and_a_regression_exits_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments =
+        ["bench", "rr", "--on", "kernel", "-n", "50", "--trials", "2", "--quiet", "--json", "a.json"];
+    standard_output(&outboard(folder.path(), &arguments));
+    let text = std::fs::read_to_string(folder.path().join("a.json")).unwrap();
+    let mut document: Document = serde_json::from_str(&text).unwrap();
+    let summary = document.subjects[0].summary.get_mut("operations_per_second").unwrap();
+    summary.mean /= 2.0;
+    std::fs::write(folder.path().join("b.json"), serde_json::to_string(&document).unwrap()).unwrap();
+    let same =
+        outboard(folder.path(), &["compare", "a.json", "a.json", "--fail-on", "operations_per_second=1"]);
+    assert!(standard_output(&same).contains("operations_per_second"));
+    let worse = ["compare", "a.json", "b.json", "--fail-on"];
+    let strict = outboard(folder.path(), &[&worse[..], &["operations_per_second=49"]].concat());
+    assert_eq!(strict.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&strict.stderr).contains("-50.0 %"));
+    assert!(String::from_utf8_lossy(&strict.stdout).contains("-50.0"));
+    let lenient = outboard(folder.path(), &[&worse[..], &["operations_per_second=51%", "--json"]].concat());
+    let told: serde_json::Value = serde_json::from_str(&standard_output(&lenient)).unwrap();
+    assert_eq!(told["workload"], "rr");
+    let unknown = outboard(folder.path(), &[&worse[..], &["beauty=1"]].concat());
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
+/// A server of `outboard bench -s`, stopped when the test is over.
+struct Server {
+    child: std::process::Child,
+    port: String,
+}
+
+impl Server {
+    fn start() -> Self {
+        use std::io::{BufRead, BufReader};
+        let mut child = Command::new(env!("CARGO_BIN_EXE_outboard"))
+            .args(["bench", "-s", "-4", "-B", "127.0.0.1", "-p", "0"])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        // "serving at 127.0.0.1:PORT on kernel"
+        let port = line.split([':', ' ']).nth(3).unwrap_or_else(|| panic!("{line}")).to_owned();
+        Self { child, port }
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Document {
+        let folder = tempfile::tempdir().unwrap();
+        let client = ["-c", "127.0.0.1", "-p", &self.port, "-J"];
+        let text = standard_output(&outboard(folder.path(), &[&["bench"], arguments, &client].concat()));
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        schema::check(&value).unwrap();
+        serde_json::from_value(value).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_client_and_a_server_of_two_machines_give_one_document() {
+    let server = Server::start();
+    let document = server.ask(&["-P", "2", "-n", "500kB", "-l", "64KiB", "-w", "256KiB"]);
+    let names: Vec<&str> = document.subjects.iter().map(|subject| subject.name.as_str()).collect();
+    assert_eq!(names, ["client", "server"]);
+    assert_eq!(document.workload.name, "stream");
+    for subject in &document.subjects {
+        let total = &subject.trials[0].total;
+        assert!(total.verified && total.bytes == 1_000_000, "{}", subject.name);
+        assert!(total.cpu_seconds.host() > 0.0, "{} has cost nothing", subject.name);
+    }
+    assert_eq!(document.subjects[1].options["sockets"], "kernel");
+    assert!(document.subjects[1].options["machine"]["cores"].as_u64().unwrap() > 0);
+    let document = server.ask(&["-R", "-n", "300kB", "--trials", "2"]);
+    assert_eq!(document.subjects[0].trials.len(), 2);
+    let document = server.ask(&["--bidir", "-t", "0.3", "-O", "0.1", "-C", "reno"]);
+    assert!(document.subjects[0].trials[0].total.verified);
+    let document = server.ask(&["TCP_RR", "-n", "20"]);
+    assert_eq!(
+        (document.workload.name.as_str(), document.subjects[1].trials[0].total.operations),
+        ("rr", 20)
+    );
+}
+
+#[test]
+fn what_two_machines_cannot_do_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, status, word) in [
+        (&["-c", "127.0.0.1", "-6", "--on", "fep"][..], 2, "IPv6"),
+        (&["-s", "-6", "--on", "fep"], 2, "IPv6"),
+        (&["-s", "-6", "-B", "127.0.0.1"], 2, "family"),
+        (&["-c", "127.0.0.1", "--loopback"], 2, "loopback"),
+        (&["-c", "127.0.0.1", "--mtu", "9000"], 2, "mtu"),
+        (&["-c", "127.0.0.1", "--on", "kernel,fep"], 2, "one subject"),
+        (&["-c", "127.0.0.1", "-p", "1"], 1, "127.0.0.1:1"),
+        (&["-c", "no.such.host.invalid"], 1, "no.such.host.invalid"),
+        (&["-c", "127.0.0.1", "--json-stream", "--json", "-"], 2, "standard output"),
+        (&["-c", "127.0.0.1", "--hlog", "x"], 2, "--hlog"),
+    ] {
+        let output = outboard(folder.path(), &[&["bench"], arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+        assert!(said.contains(word), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn the_published_experiments_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["reproduce", "all", "--trials", "1", "-t", "0.2", "--count", "1", "--out", "out"];
+    let text = standard_output(&outboard(
+        folder.path(),
+        &[&arguments[..], &["--against", env!("CARGO_BIN_EXE_outboard")]].concat(),
+    ));
+    for piece in [
+        "212.99",
+        "87.90",
+        "1745.09",
+        "measured: fep-against",
+        "2.45 Mbit/s",
+        "Figure 10",
+        "core-hour",
+        "977",
+    ] {
+        assert!(text.contains(piece), "{piece} is not in:\n{text}");
+    }
+    let out = |name: &str| std::fs::read_to_string(folder.path().join("out").join(name)).unwrap();
+    let vm: serde_json::Value = serde_json::from_str(&out("vm.json")).unwrap();
+    assert_eq!(vm["documents"].as_array().unwrap().len(), 3);
+    for document in vm["documents"].as_array().unwrap() {
+        schema::check(document).unwrap();
+        assert!(document["subjects"][2]["name"] == "fep-against");
+    }
+    let tandem: serde_json::Value = serde_json::from_str(&out("tandem.json")).unwrap();
+    let total = &tandem["documents"][0]["subjects"][0]["trials"][0];
+    // 12 MByte by packets of 1448 B are more than 8000 segments; whoever counted super-segments as one counted few.
+    assert!(total["counters"]["peer_segments_in"].as_u64().unwrap() > 3000, "{}", total["counters"]);
+    assert!(out("index.html").contains("vm.html") && out("tandem.html").contains("Figure 7"));
+}
+
+#[test]
+fn the_cost_model_can_be_shown_and_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = standard_output(&outboard(folder.path(), &["reproduce", "tandem", "--show-costs"]));
+    std::fs::write(folder.path().join("costs.toml"), shown.replace("core_hour", "soul")).unwrap();
+    let output = outboard(folder.path(), &["reproduce", "tandem", "--costs", "costs.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("soul"));
+}
+
 #[test]
 fn the_schema_is_published() {
     let output = Command::new(env!("CARGO_BIN_EXE_outboard")).arg("schema").output().unwrap();

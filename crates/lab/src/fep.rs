@@ -59,7 +59,11 @@ pub struct Fep {
 impl Fep {
     /// Starts `outboard up` and waits until it answers.
     pub fn start(lab: &Lab, name: &str, config: &FepConfig<'_>) -> Result<Self> {
-        let outboard = executable()?;
+        Self::start_with(executable()?, lab, name, config)
+    }
+
+    /// The same with another `outboard` executable.
+    pub fn start_with(outboard: PathBuf, lab: &Lab, name: &str, config: &FepConfig<'_>) -> Result<Self> {
         let socket = lab.file(&format!("{name}.sock"));
         let mut spawn = config.peer.command(&outboard);
         spawn

@@ -46,7 +46,7 @@ pub fn run(lab: &Lab, config: &Config) -> Result<Document> {
 }
 
 fn watch(config: &Config, site: &Site, native: &Native, progress: &Progress) -> Result<Trial> {
-    progress.begin(site, "idle");
+    progress.begin(site.name(), "idle");
     sleep(SETTLING, site, progress)?;
     let applications: Vec<u32> = native.id().into_iter().collect();
     let before = Reading::take(site, &applications)?;

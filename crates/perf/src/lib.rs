@@ -8,6 +8,7 @@
 //! Reading order: [`results`], [`site`], [`meter`], [`runner`], then a workload. [`ends`] is the native program that
 //! the workloads run beside unmodified ones.
 
+pub mod compare;
 pub mod content;
 pub mod ends;
 pub mod file;
@@ -21,7 +22,9 @@ pub mod metrics;
 mod native;
 pub mod pattern;
 pub mod progress;
+pub mod remote;
 pub mod report;
+pub mod reproduce;
 pub mod results;
 pub mod runner;
 pub mod schema;

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use lab::Lab;
 use serde_json::{Map, Value};
 
-use crate::ends::Plan;
+use crate::ends::{Plan, Work};
 use crate::native::Native;
 use crate::results::{Document, Part, Trial};
 use crate::runner::{self, Common};
@@ -20,6 +20,13 @@ pub struct Load {
     pub parts: Vec<(String, Plan)>,
 }
 
+impl Load {
+    /// Whether single operations are timed.
+    pub fn times_operations(&self) -> bool {
+        self.parts.iter().any(|(_, plan)| matches!(plan.work, Work::Exchange | Work::Transact | Work::Hold))
+    }
+}
+
 /// Runs the workload.
 pub fn run(lab: &Lab, common: &Common, load: &Load) -> Result<Document> {
     if let Some(reason) = load.parts.iter().find_map(|(_, plan)| plan.check().err()) {
@@ -33,7 +40,7 @@ pub fn run(lab: &Lab, common: &Common, load: &Load) -> Result<Document> {
         |site, native, progress| {
             let mut parts = Vec::new();
             for (name, plan) in &load.parts {
-                progress.begin(site, name);
+                progress.begin(site.name(), name);
                 let measure = native.run(site, plan, progress)?;
                 parts.push(Part { name: name.clone(), measure });
             }

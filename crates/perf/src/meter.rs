@@ -1,6 +1,7 @@
 //! Processor accounting of a site: one reading before, one after, the difference is the cost.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -19,6 +20,8 @@ pub struct Reading {
     peer: CpuTime,
     softirq_threads: Duration,
     machine: MachineTime,
+    /// What the kernel of the peer has counted.
+    peer_counters: BTreeMap<String, u64>,
 }
 
 #[derive(Debug)]
@@ -41,15 +44,22 @@ impl Reading {
             Some(group) => group.time()?,
             None => cpu::ended_children()?,
         };
-        let fep = site.fep.as_ref().map(FepReading::take).transpose()?;
-        Ok(Self {
-            at: Instant::now(),
-            application,
-            fep,
-            peer,
-            softirq_threads: cpu::softirq_threads(),
-            machine: cpu::machine()?,
-        })
+        let fep = site.fep.as_ref().map(|fep| FepReading::take(fep.socket(), Some(fep.id()))).transpose()?;
+        let peer_counters =
+            segments(&site.peer().within(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))??);
+        Ok(Self { peer_counters, ..Self::with_machine(application, peer, fep)? })
+    }
+
+    /// Reads this process's clocks, and those of the FEP whose control socket is given.
+    pub fn take_own(fep_socket: Option<&Path>) -> Result<Self> {
+        let fep = fep_socket.map(|socket| FepReading::take(socket, None)).transpose()?;
+        Self::with_machine(cpu::process(std::process::id())?, CpuTime::default(), fep)
+    }
+
+    fn with_machine(application: CpuTime, peer: CpuTime, fep: Option<FepReading>) -> Result<Self> {
+        let (softirq_threads, machine) = (cpu::softirq_threads(), cpu::machine()?);
+        let at = Instant::now();
+        Ok(Self { at, application, fep, peer, softirq_threads, machine, peer_counters: BTreeMap::new() })
     }
 
     /// What was spent since an earlier reading, and what the FEP counted meanwhile.
@@ -66,10 +76,10 @@ impl Reading {
             machine_stolen: machine.stolen.as_secs_f64(),
             ..CpuSeconds::default()
         };
-        let mut counters = BTreeMap::new();
+        let mut counters = difference(&self.peer_counters, &earlier.peer_counters);
         if let (Some(after), Some(before)) = (&self.fep, &earlier.fep) {
             after.since(before, &mut spent);
-            counters = after.counters_since(before);
+            counters.extend(difference(&after.counters(), &before.counters()));
         }
         (spent, counters)
     }
@@ -87,10 +97,13 @@ impl Reading {
 }
 
 impl FepReading {
-    fn take(fep: &lab::Fep) -> Result<Self> {
-        let client = Client::connect(fep.socket()).context("the FEP does not answer")?;
+    /// By its control socket; `process` is its supervisor's, if that is not the one that it tells.
+    fn take(socket: &Path, process: Option<u32>) -> Result<Self> {
+        let client = Client::connect(socket).context("the FEP does not answer")?;
         let status = client.status().context("the FEP does not tell its state")?;
-        Ok(Self { cpu: cpu::tree(fep.id()).context("the FEP's processor time")?, status })
+        let told = if status.supervisor_pid == 0 { status.worker_pid } else { status.supervisor_pid };
+        let cpu = cpu::tree(process.unwrap_or(told)).context("the FEP's processor time")?;
+        Ok(Self { cpu, status })
     }
 
     /// The scheduler's clock says how much the FEP has used. Its own account says which share of that was polling, and
@@ -114,17 +127,6 @@ impl FepReading {
         spent.fep_work = (total - spent.fep_polling - spent.fep_system).max(0.0);
     }
 
-    fn counters_since(&self, earlier: &Self) -> BTreeMap<String, u64> {
-        let (now, then) = (self.counters(), earlier.counters());
-        now.into_iter()
-            .map(|(name, count)| {
-                let before = then.get(&name).copied().unwrap_or_default();
-                (name, count.saturating_sub(before))
-            })
-            .filter(|(_, count)| *count > 0)
-            .collect()
-    }
-
     /// The stack's, the device's and the worker's counters under one roof.
     fn counters(&self) -> BTreeMap<String, u64> {
         let mut counters = self.status.counters.clone();
@@ -143,5 +145,47 @@ impl FepReading {
             ("events".to_owned(), worker.events),
         ]);
         counters
+    }
+}
+
+/// What has been counted since, where anything was.
+fn difference(now: &BTreeMap<String, u64>, then: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let since = |name: &String, count: u64| count.saturating_sub(then.get(name).copied().unwrap_or_default());
+    now.iter()
+        .map(|(name, count)| (name.clone(), since(name, *count)))
+        .filter(|(_, count)| *count > 0)
+        .collect()
+}
+
+/// TCP's segments out of a kernel's `/proc/net/snmp`; those of a super-segment are counted one by one.
+fn segments(snmp: &str) -> BTreeMap<String, u64> {
+    const WANTED: [(&str, &str); 3] = [
+        ("InSegs", "peer_segments_in"),
+        ("OutSegs", "peer_segments_out"),
+        ("RetransSegs", "peer_retransmits"),
+    ];
+    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return BTreeMap::new() };
+    let pairs = names.split_whitespace().zip(values.split_whitespace());
+    pairs
+        .filter_map(|(name, value)| {
+            let (_, ours) = WANTED.iter().find(|(wanted, _)| *wanted == name)?;
+            Some(((*ours).to_owned(), value.parse().ok()?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_found_by_their_names() {
+        let text = "Ip: Forwarding\nIp: 1\nTcp: RtoMin InSegs OutSegs RetransSegs\nTcp: 200 70 50 0\nUdp: InSegs\nUdp: 9\n";
+        let counted = segments(text);
+        assert_eq!((counted["peer_segments_in"], counted["peer_segments_out"]), (70, 50));
+        let later = BTreeMap::from([("peer_segments_in".to_owned(), 75), ("new".to_owned(), 2)]);
+        let since = difference(&later, &counted);
+        assert_eq!(since, BTreeMap::from([("peer_segments_in".to_owned(), 5), ("new".to_owned(), 2)]));
     }
 }

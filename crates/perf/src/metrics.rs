@@ -13,6 +13,40 @@ pub struct Metric {
     pub value: fn(&Measure) -> Option<f64>,
 }
 
+/// Which way a metric is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// Up.
+    More,
+    /// Down.
+    Less,
+}
+
+/// Which way a metric is to go; a part's is named `PART.METRIC`.
+pub fn better(metric: &str) -> Better {
+    let name = metric.rsplit('.').next().unwrap_or(metric);
+    match name {
+        "bits_per_second" | "operations_per_second" | "efficiency_bits_per_host_cpu_second" => Better::More,
+        _ => Better::Less,
+    }
+}
+
+/// The metric that a workload is about.
+pub fn primary(workload: &str) -> &'static str {
+    match workload {
+        "rr" | "crr" | "connections" => "operations_per_second",
+        "idle" => "host_cpu_utilisation",
+        _ => "bits_per_second",
+    }
+}
+
+/// Half of the 95 % confidence interval of a metric's mean, as a share of the mean; none for fewer than two trials.
+pub fn half_width(trials: &[Trial], metric: &str) -> Option<f64> {
+    let interval = stats::mean(samples(trials).get(metric)?)?;
+    let (low, high) = interval.bounds?;
+    (interval.value > 0.0).then(|| (high - low) / 2.0 / interval.value)
+}
+
 fn positive(value: f64) -> Option<f64> {
     (value > 0.0).then_some(value)
 }

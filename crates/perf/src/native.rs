@@ -47,14 +47,14 @@ impl Native {
         client
             .wait_for_success_while(plan.patience(), || {
                 interrupt::check()?;
-                if heard.listen(&client_output(site)?, |interval| progress.interval(site, interval))? {
+                if heard.listen(&client_output(site)?, |interval| progress.interval(site.name(), interval))? {
                     before = Reading::take(site, &applications)?;
                 }
                 Ok(())
             })
             .with_context(|| self.server_text())?;
         let after = Reading::take(site, &applications)?;
-        heard.listen(&client.stdout()?, |interval| progress.interval(site, interval))?;
+        heard.listen(&client.stdout()?, |interval| progress.interval(site.name(), interval))?;
         let outcome = heard.outcome.context("the client has not told its outcome")?;
         if plan.verify == Verify::Pattern && !outcome.verified {
             bail!("the bytes that arrived were not checked");

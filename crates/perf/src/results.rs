@@ -61,6 +61,13 @@ pub struct Machine {
     pub congestion_control: String,
 }
 
+impl Document {
+    /// The subject of that name.
+    pub fn subject(&self, name: &str) -> Option<&SubjectResult> {
+        self.subjects.iter().find(|subject| subject.name == name)
+    }
+}
+
 /// What was done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Workload {

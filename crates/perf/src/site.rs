@@ -94,12 +94,21 @@ pub struct Setup {
     pub between: Between,
     /// Further arguments of `outboard up`.
     pub fep_arguments: Vec<String>,
+    /// The `outboard` executable of the subject; `None`: this one.
+    pub executable: Option<PathBuf>,
+}
+
+impl Setup {
+    fn executable(&self) -> Result<PathBuf> {
+        self.executable.clone().map_or_else(lab::executable, Ok)
+    }
 }
 
 /// One subject with its peer. Everything goes when it is dropped.
 #[derive(Debug)]
 pub struct Site {
     subject: Subject,
+    name: String,
     directory: PathBuf,
     setup: Setup,
     host: Namespace,
@@ -115,7 +124,9 @@ const DEVICE: &str = "link0";
 impl Site {
     /// Makes the namespaces and the link, and starts the FEP where there is one.
     pub fn new(lab: &Lab, subject: Subject, setup: &Setup) -> Result<Self> {
-        let directory = lab.file(subject.name());
+        let suffix = if setup.executable.is_some() { "-against" } else { "" };
+        let name = format!("{}{suffix}", subject.name());
+        let directory = lab.file(&name);
         std::fs::create_dir_all(&directory)?;
         let peer = lab.namespace(&format!("peer of {}", subject.name()))?;
         let (host, fep) = match subject {
@@ -129,10 +140,7 @@ impl Site {
             Subject::Fep | Subject::FepUnmodified => {
                 peer.tap(DEVICE, Namespace::PEER, Namespace::PREFIX, setup.mtu)?;
                 // An empty namespace: no byte has another way than through the FEP.
-                (
-                    lab.namespace("application on the FEP")?,
-                    Some(start_fep(lab, subject.name(), &peer, setup)?),
-                )
+                (lab.namespace("application on the FEP")?, Some(start_fep(lab, &name, &peer, setup)?))
             }
         };
         let site = Self {
@@ -142,17 +150,18 @@ impl Site {
             host,
             peer,
             fep,
-            applications: Group::new(&format!("{}-application", subject.name())),
-            peers: Group::new(&format!("{}-peer", subject.name())),
+            applications: Group::new(&format!("{name}-application")),
+            peers: Group::new(&format!("{name}-peer")),
+            name,
         };
         site.set_congestion_control()?;
         site.spare_ports()?;
         Ok(site)
     }
 
-    /// What reports call it.
-    pub fn name(&self) -> &'static str {
-        self.subject.name()
+    /// What reports call it: the subject, with `-against` for another release of it.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Where the client is.
@@ -218,7 +227,7 @@ impl Site {
         let mut spawn = match (&self.fep, self.subject) {
             (Some(fep), _) => fep.run(&self.host, program),
             (None, Subject::Host) => {
-                let mut spawn = self.host.command(lab::executable()?);
+                let mut spawn = self.host.command(self.setup.executable()?);
                 spawn.args(["run", "--arch", "host", "--", program]);
                 self.set_host_environment(&mut spawn);
                 spawn
@@ -229,15 +238,22 @@ impl Site {
         Ok(spawn)
     }
 
+    /// A program beside the application, which does not touch the network: it counts as the application.
+    pub fn application_program(&self, program: impl AsRef<std::ffi::OsStr>) -> Result<Spawn> {
+        let mut spawn = self.host.command(program);
+        self.place_application(&mut spawn)?;
+        Ok(spawn)
+    }
+
     /// The native program of this crate on the subject's stack ([`crate::ends`]): it uses the library itself.
     pub fn native(&self) -> Result<Spawn> {
         if self.subject == Subject::FepUnmodified {
-            let executable = lab::executable()?;
+            let executable = self.setup.executable()?;
             let mut spawn = self.application(executable.to_str().context("the path of this program")?)?;
             spawn.args(["bench-end", "--on", "kernel"]);
             return Ok(spawn);
         }
-        let mut spawn = self.host.command(lab::executable()?);
+        let mut spawn = self.host.command(self.setup.executable()?);
         spawn.args(["bench-end", "--on", self.subject.name()]);
         match &self.fep {
             Some(fep) => {
@@ -357,7 +373,8 @@ fn kernel_host(lab: &Lab, peer: &Namespace, setup: &Setup) -> Result<Namespace> 
 
 fn start_fep(lab: &Lab, name: &str, peer: &Namespace, setup: &Setup) -> Result<Fep> {
     let arguments: Vec<&str> = setup.fep_arguments.iter().map(String::as_str).collect();
-    Fep::start(
+    Fep::start_with(
+        setup.executable()?,
         lab,
         name,
         &FepConfig {

@@ -58,6 +58,18 @@ pub fn scaled(value: f64, unit: &str) -> String {
     format!("{} {prefix}{unit}", digits(value))
 }
 
+/// A value with five significant digits, whatever its size: for tables of many kinds of values.
+pub fn plain(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        v if (1e-3..1e6).contains(&v) => {
+            let decimals = (4 - v.log10().floor() as i32).clamp(0, 8);
+            format!("{value:.*}", decimals.unsigned_abs() as usize)
+        }
+        _ => format!("{value:.4e}"),
+    }
+}
+
 /// A value with three significant digits, without an exponent.
 pub fn digits(value: f64) -> String {
     match value.abs() {
@@ -92,6 +104,14 @@ mod tests {
         }
         assert_eq!(bytes(6_000_000), "6MB");
         assert_eq!(bytes(1 << 30), "1GiB");
+    }
+
+    #[test]
+    fn five_digits_of_any_size() {
+        assert_eq!(
+            [0.0, 1.5e-7, 0.012_345_6, 1.0, 12_345.6, 987_654.0, 26_512_345_678.0].map(plain),
+            ["0", "1.5000e-7", "0.012346", "1.0000", "12346", "987654", "2.6512e10"]
+        );
     }
 
     #[test]

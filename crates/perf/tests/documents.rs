@@ -1,5 +1,6 @@
 //! Documents, the schema that describes them, and the reports made of them, without measuring anything.
 
+use outboard_perf::compare::{Limit, compare};
 use outboard_perf::results::{
     CpuSeconds, Document, Latency, Measure, Part, SCHEMA_VERSION, SubjectResult, Trial, Workload,
 };
@@ -166,4 +167,59 @@ fn latency_percentiles_are_metrics() {
     let summary = metrics::summarise(&[Trial { total: total.with_rates(), parts: Vec::new() }]);
     assert_eq!(summary["latency_p50_ns"].mean, 20_000.0);
     assert_eq!(summary["operations_per_second"].mean, 5.0);
+}
+
+fn limit(text: &str) -> Vec<Limit> {
+    vec![text.parse().unwrap()]
+}
+
+#[test]
+fn documents_are_compared_metric_by_metric() {
+    let before = three(3);
+    let after = document(
+        "file",
+        vec![subject("kernel", 3, 1.0, 0.4), subject("host", 3, 1.1, 0.25), subject("fep", 3, 2.0, 0.1)],
+    );
+    let same = compare([&before, &before], None, &limit("bits_per_second=0")).unwrap();
+    assert!(same.rows.iter().all(|row| row.percent_difference == 0.0 && !row.failed));
+    assert!(same.rows.iter().all(|row| row.verdict == "no difference"));
+    let changed = compare([&before, &after], None, &limit("bits_per_second=10%")).unwrap();
+    let row = |subject: &str, metric: &str| {
+        changed.rows.iter().find(|row| row.subjects[1] == subject && row.metric == metric).unwrap()
+    };
+    // Half as fast, which is worse; half the cost, which is better.
+    let slower = row("fep", "bits_per_second");
+    assert!((slower.percent_difference + 50.0).abs() < 1e-9 && slower.failed && slower.verdict == "worse");
+    let cheaper = row("host", "host_cpu_seconds_per_gigabyte");
+    assert!((cheaper.percent_difference + 50.0).abs() < 1e-9 && cheaper.verdict == "better");
+    assert!(!row("kernel", "bits_per_second").failed);
+    assert!(changed.rows.iter().all(|row| !row.failed || row.subjects[1] == "fep"));
+    // A limit holds only against what is worse.
+    assert!(
+        compare([&before, &after], None, &limit("host_cpu_seconds_per_gigabyte=1"))
+            .unwrap()
+            .rows
+            .iter()
+            .all(|row| !row.failed)
+    );
+    let across = compare([&before, &after], Some(["kernel", "fep"]), &[]).unwrap();
+    assert!(across.rows.iter().all(|row| row.subjects == ["kernel", "fep"]));
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let rr = document("rr", vec![subject("kernel", 1, 1.0, 1.0)]);
+    assert!(compare([&three(1), &rr], None, &[]).unwrap_err().to_string().contains("workload"));
+    assert!(compare([&three(1), &three(1)], Some(["kernel", "vax"]), &[]).is_err());
+    assert!(
+        compare([&three(1), &three(1)], None, &limit("beauty=1")).unwrap_err().to_string().contains("beauty")
+    );
+    for bad in ["bits_per_second", "=5", "bits_per_second=much", "bits_per_second=-1"] {
+        assert!(bad.parse::<Limit>().is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn without_distributions_there_is_no_histogram_log() {
+    assert!(report::hlog(&three(1)).is_err());
 }

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Subcommand;
-use perf::ends::{self, Net, Plan, Said};
+use perf::ends::{self, Net, Plan, Said, Server};
 
 /// One end of a native load, started by `outboard bench`
 #[derive(clap::Args)]
@@ -29,6 +30,21 @@ enum Role {
     Client(ClientArgs),
     /// Serves, and asks itself: client and server on the stack of one process
     Both(ClientArgs),
+    /// Uses the processor for a time that is known, to check the accounting with
+    Burn(BurnArgs),
+}
+
+#[derive(clap::Args)]
+struct BurnArgs {
+    /// Seconds in its own code
+    #[arg(long)]
+    user: f64,
+    /// Seconds in the kernel's
+    #[arg(long)]
+    system: f64,
+    /// Sleep afterwards, and do not end
+    #[arg(long)]
+    stay: bool,
 }
 
 #[derive(clap::Args)]
@@ -42,15 +58,24 @@ struct ClientArgs {
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     raise_descriptor_limit();
-    let net = Net::named(&args.on).with_context(|| format!("no sockets on {}", args.on))?;
+    let end = || -> anyhow::Result<Server> {
+        let net = Net::named(&args.on).with_context(|| format!("no sockets on {}", args.on))?;
+        // Whoever started this reads the clocks.
+        Ok(Server { net, fep_socket: None })
+    };
     match args.role {
-        Role::Serve { address } => {
-            ends::serve(&net, address, |_| ()).with_context(|| format!("serving at {address}"))?;
+        Role::Burn(burn) => {
+            let time = |seconds: f64| Duration::try_from_secs_f64(seconds).context("a time to use");
+            ends::burn(time(burn.user)?, time(burn.system)?, burn.stay)?;
         }
-        Role::Client(client) => ask(&net, &client)?,
+        Role::Serve { address } => {
+            ends::serve(&end()?, address, |_| ()).with_context(|| format!("serving at {address}"))?;
+        }
+        Role::Client(client) => ask(&end()?, &client)?,
         Role::Both(client) => {
+            let end = end()?;
             let (ready, is_ready) = mpsc::channel::<()>();
-            let (own, address) = (net.clone(), client.address);
+            let (own, address) = (end.clone(), client.address);
             std::thread::spawn(move || {
                 if let Err(error) = ends::serve(&own, address, |_| drop(ready)) {
                     eprintln!("outboard: serving at {address}: {error}");
@@ -58,14 +83,14 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
             });
             // Hung up either way: a server that failed is not there to be asked.
             let _ = is_ready.recv();
-            ask(&net, &client)?;
+            ask(&end, &client)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask(net: &Net, client: &ClientArgs) -> anyhow::Result<()> {
-    let outcome = ends::run(net, client.address, &client.plan, &|said| ends::print(&said))
+fn ask(end: &Server, client: &ClientArgs) -> anyhow::Result<()> {
+    let outcome = ends::run(end, client.address, &client.plan, &|said| ends::print(&said))
         .with_context(|| format!("asking {}", client.address))?;
     ends::print(&Said::Outcome(Box::new(outcome)));
     Ok(())

@@ -1,4 +1,5 @@
-//! Other forms of the command line: presets, and netperf's names of tests.
+//! Other forms of the command line: presets, netperf's names of tests, and flags alone as iperf3 has them (`outboard bench
+//! -s`, `outboard bench -c HOST -P 4`: a server, and a stream).
 //!
 //! A preset is a workload with arguments that come before the user's own, so that those win. `outboard bench --preset
 //! vm-crr --duration 5` becomes `outboard bench crr --preset vm-crr --loopback … --duration 5`.
@@ -57,7 +58,17 @@ pub(crate) fn expand(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> 
         rest.splice(..1, form.iter().map(OsString::from));
         return Ok([head, &rest].concat());
     }
-    let Some(name) = preset(&rest) else { return Ok(arguments) };
+    let Some(name) = preset(&rest) else {
+        // iperf3's manner: flags alone.
+        let has = |flags: [&str; 2]| rest.iter().any(|argument| flags.iter().any(|flag| argument == flag));
+        let is_flags = first.starts_with('-') && !has(["-h", "--help"]);
+        match (is_flags, has(["-s", "--server"])) {
+            (true, true) => rest.insert(0, "server".into()),
+            (true, false) => rest.insert(0, "stream".into()),
+            (false, _) => {}
+        }
+        return Ok([head, &rest].concat());
+    };
     let Some((_, form)) = PRESETS.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
         return Err(format!("`{name}` is no preset: there are {}", known.join(", ")));
@@ -111,6 +122,27 @@ mod tests {
         assert!(line("outboard bench crr --preset vm-rr").unwrap_err().contains("not of `crr`"));
         assert!(line("outboard bench --preset vax").unwrap_err().contains("hp3000-messages"));
         assert_eq!(line("outboard run --preset vax").unwrap(), "outboard run --preset vax");
+    }
+
+    #[test]
+    fn flags_alone_mean_what_iperf3_means() {
+        assert_eq!(line("outboard bench -s -p 9").unwrap(), "outboard bench server -s -p 9");
+        assert_eq!(line("outboard bench -c h -P 4 -R").unwrap(), "outboard bench stream -c h -P 4 -R");
+        for same in ["outboard bench --help", "outboard bench", "outboard bench rr -s", "outboard status -s"]
+        {
+            assert_eq!(line(same).unwrap(), same);
+        }
+        for flags in [
+            "-s",
+            "-s -4 -p 5201",
+            "-c h -p 5201 -t 5 -l 128KiB -P 2 -R -i 2 -J -w 1MB -C cubic -O 1 -4",
+            "-c h -n 5MB --bidir -6",
+        ] {
+            let expanded = line(&format!("outboard bench {flags}")).unwrap();
+            if let Err(error) = Cli::try_parse_from(expanded.split_whitespace()) {
+                panic!("{flags}: {error}");
+            }
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use super::shared::{LoadArgs, usage};
 
 /// How long a trial goes on when nothing is said about it.
 const DURATION: f64 = 3.0;
+/// The same for a stream to another machine, as iperf3 has it.
+const REMOTE_DURATION: f64 = 10.0;
 /// How much goes each way when nothing is said about it.
 const STREAM_BYTES: u64 = 10 << 30;
 
@@ -34,12 +36,12 @@ pub(super) trait IntoLoad {
 #[derive(ClapArgs)]
 #[command(args_override_self = true)]
 pub(super) struct StreamArgs {
-    /// How much goes each way on each connection [default: 10GiB, unless --duration is given]
+    /// How much goes each way on each connection [default: 10GiB, or with --client 10 s, unless --duration is given]
     #[arg(short = 'n', long, visible_alias = "bytes", value_name = "BYTES", value_parser = units::parse_bytes)]
     size: Option<u64>,
-    /// Which way bytes go, as the peer says it; both: one after the other
-    #[arg(long, value_enum, default_value_t = Ways::Both)]
-    direction: Ways,
+    /// Which way bytes go, as the client says it; both: one after the other [default: both; with --client upload]
+    #[arg(long, value_enum)]
+    direction: Option<Ways>,
     /// Bytes go to the peer only, as --direction download
     #[arg(short = 'R', long, conflicts_with = "bidir")]
     reverse: bool,
@@ -82,11 +84,20 @@ impl IntoLoad for StreamArgs {
             let plan = Plan { request_bytes, answer_bytes, count: self.count, duration_seconds, ..plan };
             return Ok(("stream", vec![("answers".to_owned(), plan)]));
         }
-        plan.stream_bytes = self.size.or_else(|| plan.duration_seconds.is_none().then_some(STREAM_BYTES));
+        plan.stream_bytes = self.size;
+        let is_remote = self.load.client.host.is_some();
+        if self.size.is_none() && plan.duration_seconds.is_none() {
+            match is_remote {
+                true => plan.duration_seconds = Some(REMOTE_DURATION),
+                false => plan.stream_bytes = Some(STREAM_BYTES),
+            }
+        }
+        // Of two machines, the client sends unless it is told otherwise, as iperf3's does.
+        let direction = self.direction.unwrap_or(if is_remote { Ways::Upload } else { Ways::Both });
         let flows = match (self.bidir, self.reverse) {
             (true, _) => vec![("bidirectional", Flow::Both)],
             (false, true) => vec![("download", Flow::Download)],
-            (false, false) => match self.direction {
+            (false, false) => match direction {
                 Ways::Both => vec![("download", Flow::Download), ("upload", Flow::Upload)],
                 Ways::Upload => vec![("upload", Flow::Upload)],
                 Ways::Download => vec![("download", Flow::Download)],

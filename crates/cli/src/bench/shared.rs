@@ -1,5 +1,6 @@
 //! The flags that all workloads share, and those that the native program's workloads share.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
@@ -9,23 +10,34 @@ use perf::site::{Between, Placement, Setup, Subject};
 use perf::units;
 
 use super::output::Outputs;
+use super::remote::ClientArgs;
 use crate::exit::{ExitWith, USAGE};
+
+/// What is measured unless something else is said.
+const SUBJECTS: [Subject; 3] = [Subject::Kernel, Subject::Host, Subject::Fep];
+/// How often.
+const TRIALS: u32 = 3;
 
 /// What all workloads share.
 #[derive(ClapArgs)]
 pub(super) struct Shared {
-    /// What to measure, alternating in this order: kernel, host, fep, fep-unmodified
-    #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "kernel,host,fep")]
-    on: Vec<Subject>,
-    /// Trials of each subject
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    trials: u32,
+    /// What to measure, alternating in this order: kernel, host, fep, fep-unmodified [default: kernel,host,fep; with
+    /// --client, the sockets of this end: kernel]
+    #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',')]
+    pub(super) on: Vec<Subject>,
+    /// Trials of each subject, at least [default: 3; with --client 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) trials: Option<u32>,
+    /// Repeat trials until the 95 % confidence interval of every subject's main metric is that narrow: its mean ± 2%; at
+    /// most 100 trials
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(super) until: Option<f64>,
     /// The link's largest IP packet
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_521))]
     mtu: u32,
     /// Congestion control of the kernel, on both sides [default: the kernel's own]
     #[arg(short = 'C', long, visible_alias = "congestion", value_name = "NAME")]
-    congestion_control: Option<String>,
+    pub(super) congestion_control: Option<String>,
     /// Processors for the application, as in 0 or 0,1
     #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
     application_cpus: Option<Vec<usize>>,
@@ -38,6 +50,9 @@ pub(super) struct Shared {
     /// Further arguments of `outboard up`, as one text
     #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true, default_value = "")]
     fep_arguments: String,
+    /// Another release's `outboard`: every subject but the kernel is measured with it too
+    #[arg(long, value_name = "PATH")]
+    against: Option<PathBuf>,
     /// The parameters of a published experiment, which further flags change: vm-crr, vm-stream, vm-rr, tandem-ftp,
     /// hp3000-messages
     #[arg(long, value_name = "NAME")]
@@ -55,6 +70,12 @@ impl Shared {
             }
             subjects.push(*subject);
         }
+        if subjects.is_empty() {
+            subjects = SUBJECTS.to_vec();
+        }
+        if let Some(path) = self.against.as_ref().filter(|path| !path.is_file()) {
+            return Err(usage(format!("{} is no program", path.display())));
+        }
         let default = Placement::default();
         let placement = Placement {
             application: self.application_cpus.clone().unwrap_or(default.application),
@@ -63,17 +84,30 @@ impl Shared {
         };
         Ok(Common {
             subjects,
-            trials: self.trials,
+            trials: self.trials.unwrap_or(TRIALS),
+            until: self.until,
+            json_stream: self.outputs.json_stream,
             setup: Setup {
                 mtu: self.mtu,
                 congestion_control: self.congestion_control.clone(),
                 placement,
                 between,
                 fep_arguments: self.fep_arguments.split_whitespace().map(str::to_owned).collect(),
+                executable: None,
             },
+            against: self.against.clone(),
             quiet: self.outputs.quiet,
             command: std::env::args().collect(),
         })
+    }
+}
+
+/// `2%` or `2`, as a share.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim().parse::<f64>();
+    match number {
+        Ok(number) if number > 0.0 && number < 100.0 => Ok(number / 100.0),
+        _ => Err(format!("`{text}` is no share in percent")),
     }
 }
 
@@ -83,6 +117,8 @@ pub(super) struct LoadArgs {
     /// Client and server on one stack, and not a Linux peer across a link
     #[arg(long)]
     loopback: bool,
+    #[command(flatten)]
+    pub(super) client: ClientArgs,
     /// How long a trial goes on
     #[arg(short = 't', long, visible_alias = "time", value_name = "SECONDS")]
     pub(super) duration: Option<f64>,

@@ -2,15 +2,15 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Instant;
 
 use super::connection::{Connection, Datagrams, Net};
 use super::control::{Answer, Order, hear, say};
 use super::outcome::{Part, Window, outcome};
-use super::server::own_cpu;
+use super::server::Server;
 use super::tally::{self, Count};
-use super::{Flow, Outcome, Plan, ProcessCpu, Protocol, Said, Work};
+use super::{Flow, Outcome, Plan, Protocol, Said, Work};
 use super::{datagrams, exchange, hold, messages, stream, transact};
 
 /// What one thread works on.
@@ -22,7 +22,13 @@ pub(super) struct Thread<'a> {
 }
 
 /// Asks the server at `address` to take part in a plan, and carries it out. What happens meanwhile, `tell` hears.
-pub fn run(net: &Net, address: SocketAddr, plan: &Plan, tell: &(dyn Fn(Said) + Sync)) -> io::Result<Outcome> {
+pub fn run(
+    own: &Server,
+    address: SocketAddr,
+    plan: &Plan,
+    tell: &(dyn Fn(Said) + Sync),
+) -> io::Result<Outcome> {
+    let net = &own.net;
     plan.check().map_err(io::Error::other)?;
     if *net != Net::Kernel && plan.congestion_control.is_some() {
         return Err(io::Error::other(
@@ -37,9 +43,19 @@ pub fn run(net: &Net, address: SocketAddr, plan: &Plan, tell: &(dyn Fn(Said) + S
         other => return Err(refusal(other)),
     };
     let data = SocketAddr::new(address.ip(), port);
-    let before = own_cpu()?;
+    let before = Mutex::new(own.reading()?);
+    let account_and_tell = |said: Said| {
+        if matches!(said, Said::Counting) {
+            // A reading or a line that fails once fails again where it is asked for.
+            if let (Ok(mut before), Ok(now)) = (before.lock(), own.reading()) {
+                *before = now;
+            }
+            let _ = say(&control, &Order::Counting);
+        }
+        tell(said);
+    };
     // What went wrong at the server comes first: that it closed the connections does not tell why.
-    let carried_out = carry_out(net, data, plan, &control, tell);
+    let carried_out = carry_out(net, data, plan, &control, &account_and_tell);
     let served = match carried_out {
         Ok(_) => hear(&control),
         Err(_) => say(&control, &Order::End).and_then(|()| hear(&control)),
@@ -50,8 +66,8 @@ pub fn run(net: &Net, address: SocketAddr, plan: &Plan, tell: &(dyn Fn(Said) + S
         (Ok(mine), Ok(Some(Answer::Outcome(server)))) => Outcome { server: Some(server), ..mine },
         (Ok(_), Ok(_)) => return Err(io::ErrorKind::UnexpectedEof.into()),
     };
-    let after = own_cpu()?;
-    outcome.cpu = ProcessCpu { user: after.user - before.user, system: after.system - before.system };
+    let before = before.into_inner().unwrap_or_else(PoisonError::into_inner);
+    own.account(&before, &mut outcome)?;
     join(plan, &mut outcome);
     Ok(outcome)
 }

@@ -17,6 +17,8 @@ const MAX_LINE: usize = 4 << 20;
 pub(super) enum Order {
     /// What is to be done.
     Plan(Box<Plan>),
+    /// From now on everything counts.
+    Counting,
     /// It is done.
     End,
 }

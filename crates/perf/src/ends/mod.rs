@@ -13,6 +13,7 @@
 
 mod answer;
 mod batch;
+mod burn;
 mod client;
 mod connection;
 mod control;
@@ -30,11 +31,12 @@ mod stream;
 mod tally;
 mod transact;
 
+pub use burn::burn;
 pub use client::{print, run};
 pub use connection::Net;
-pub use outcome::{Interval, Outcome, ProcessCpu, Said};
+pub use outcome::{Interval, Outcome, Said};
 pub use plan::{Flow, MAX_CONNECTIONS, Plan, Protocol, Verify, Work};
-pub use server::serve;
+pub use server::{Server, serve};
 
 /// The port that the server listens on.
 pub const PORT: u16 = 7700;

@@ -75,3 +75,49 @@ fn take(
     part.verified = plan.verify == Verify::Pattern;
     Ok(part)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use super::super::outcome::Window;
+    use super::super::tally::Count;
+    use super::super::{Plan, Work};
+    use super::*;
+
+    /// Answers every byte with itself, but stalls once.
+    fn stalling_echo(mut stream: TcpStream, after: usize, stall: Duration) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let mut byte = [0];
+        for number in 0.. {
+            if stream.read(&mut byte)? == 0 {
+                break;
+            }
+            if number == after {
+                std::thread::sleep(stall);
+            }
+            stream.write_all(&byte)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_stall_shows_in_every_request_that_it_held_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let echo = std::thread::spawn(move || stalling_echo(server, 10, Duration::from_millis(300)));
+        let plan = Plan { count: Some(200), rate_per_second: Some(1000.0), ..Plan::new(Work::Exchange) };
+        let thread = Thread { plan: &plan, window: Window::begin(&plan), count: &Count::default() };
+        let part = run(&Connection::Kernel(client), &thread, 1000.0).unwrap();
+        echo.join().unwrap().unwrap();
+        assert_eq!(part.operations, 200);
+        // Request 110 was due after 110 ms and answered after 310 ms at the earliest. A closed loop would have seen one
+        // slow request in two hundred.
+        let histogram = part.histogram.unwrap();
+        let median = Duration::from_nanos(histogram.value_at_quantile(0.5));
+        assert!(median >= Duration::from_millis(150), "{median:?}");
+        assert!(histogram.max() >= 300_000_000);
+    }
+}

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 use crate::histogram;
-use crate::results::Latency;
+use crate::results::{CpuSeconds, Latency, Machine};
 
 /// What came of a load at one end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -37,19 +37,19 @@ pub struct Outcome {
     /// What else there is to tell, by name.
     #[serde(default)]
     pub details: BTreeMap<String, f64>,
-    /// What this end's process has spent.
-    pub cpu: ProcessCpu,
+    /// What this end has spent: its process as the application, its FEP, its machine.
+    pub cpu_seconds: CpuSeconds,
+    /// What this end's FEP counted.
+    #[serde(default)]
+    pub counters: BTreeMap<String, u64>,
+    /// Whose sockets this end used: `kernel`, `host`, `fep`.
+    pub sockets: String,
+    /// Where this end ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
     /// What came of it at the server, in a client's outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Box<Outcome>>,
-}
-
-/// Processor seconds of one end's process during a load.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct ProcessCpu {
-    pub user: f64,
-    pub system: f64,
 }
 
 /// How far a client came in an interval.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
@@ -10,7 +11,9 @@ use std::time::Instant;
 use super::connection::{Connection, Listener, Net};
 use super::control::{Answer, Order, hear, say};
 use super::outcome::{Part, outcome};
-use super::{Outcome, Plan, ProcessCpu, Protocol, Work, answer, datagrams, hold};
+use super::{Outcome, Plan, Protocol, Work, answer, datagrams, hold};
+use crate::machine;
+use crate::meter::Reading;
 
 /// Clients at a time.
 const MAX_SESSIONS: usize = 64;
@@ -26,20 +29,29 @@ pub(super) struct Session<'a> {
     failure: Mutex<Option<io::Error>>,
 }
 
+/// An end of a load: its sockets, and whose processor time is its.
+#[derive(Clone)]
+pub struct Server {
+    /// Its sockets.
+    pub net: Net,
+    /// The control socket of the FEP whose processor time it tells.
+    pub fep_socket: Option<PathBuf>,
+}
+
 /// Serves clients until the process is killed. `ready` is told the address once it listens there.
-pub fn serve(net: &Net, address: SocketAddr, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
-    let listener = net.listen(address)?;
+pub fn serve(server: &Server, address: SocketAddr, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
+    let listener = server.net.listen(address)?;
     ready(listener.local_addr()?);
     let sessions = Arc::new(AtomicUsize::new(0));
     loop {
         let control = listener.accept()?;
-        let (net, sessions) = (net.clone(), Arc::clone(&sessions));
+        let (server, sessions) = (server.clone(), Arc::clone(&sessions));
         std::thread::Builder::new().name("session".to_owned()).spawn(move || {
             let busy = sessions.fetch_add(1, Ordering::Relaxed) >= MAX_SESSIONS;
             let result = if busy {
                 say(&control, &Answer::Refused(format!("{MAX_SESSIONS} clients are being served")))
             } else {
-                serve_one(&net, address.ip(), &control)
+                serve_one(&server, address.ip(), &control)
             };
             sessions.fetch_sub(1, Ordering::Relaxed);
             if let Err(error) = result {
@@ -50,7 +62,7 @@ pub fn serve(net: &Net, address: SocketAddr, ready: impl FnOnce(SocketAddr)) -> 
 }
 
 /// One client, from its plan to its outcome.
-fn serve_one(net: &Net, address: IpAddr, control: &Connection) -> io::Result<()> {
+fn serve_one(server: &Server, address: IpAddr, control: &Connection) -> io::Result<()> {
     // One that says nothing only wanted to know whether somebody listens.
     let plan = match hear::<Order>(control) {
         Ok(Some(Order::Plan(plan))) => plan,
@@ -62,8 +74,8 @@ fn serve_one(net: &Net, address: IpAddr, control: &Connection) -> io::Result<()>
     let result = plan.check().map_err(io::Error::other).and_then(|()| {
         control.set_nodelay()?;
         match plan.protocol {
-            Protocol::Tcp => serve_streams(net, address, control, &plan),
-            Protocol::Udp => serve_datagrams(net, address, control, &plan),
+            Protocol::Tcp => serve_streams(server, address, control, &plan),
+            Protocol::Udp => serve_datagrams(server, address, control, &plan),
         }
     });
     match result {
@@ -73,12 +85,13 @@ fn serve_one(net: &Net, address: IpAddr, control: &Connection) -> io::Result<()>
     }
 }
 
-fn serve_streams(net: &Net, address: IpAddr, control: &Connection, plan: &Plan) -> io::Result<Outcome> {
+fn serve_streams(server: &Server, address: IpAddr, control: &Connection, plan: &Plan) -> io::Result<Outcome> {
+    let net = &server.net;
     let listener = net.listen(SocketAddr::new(address, 0))?;
     listener.tune(plan)?;
     let local = listener.local_addr()?;
     let session = Session::new(plan);
-    let before = own_cpu()?;
+    let mut before = server.reading()?;
     let began = Instant::now();
     std::thread::scope(|scope| -> io::Result<()> {
         let threads = if plan.work == Work::Hold { 1 } else { plan.connections };
@@ -86,33 +99,38 @@ fn serve_streams(net: &Net, address: IpAddr, control: &Connection, plan: &Plan) 
             spawn(scope, &session, || answer_streams(&session, &listener))?;
         }
         say(control, &Answer::Ready(local.port()))?;
-        let ended = hear::<Order>(control);
+        let ended = server.wait_for_end(control, &mut before);
         session.is_over.store(true, Ordering::SeqCst);
         // Whoever waits for a connection gets one that says nothing.
         let waiting = if plan.work == Work::Hold { 1 } else { session.waiting.load(Ordering::SeqCst) };
         for _ in 0..waiting {
             net.connect(reachable(local))?;
         }
-        ended.map(drop)
+        ended
     })?;
-    session.into_outcome(began, before)
+    session.into_outcome(server, began, before)
 }
 
-fn serve_datagrams(net: &Net, address: IpAddr, control: &Connection, plan: &Plan) -> io::Result<Outcome> {
-    let socket = net.datagrams(SocketAddr::new(address, 0))?;
+fn serve_datagrams(
+    server: &Server,
+    address: IpAddr,
+    control: &Connection,
+    plan: &Plan,
+) -> io::Result<Outcome> {
+    let socket = server.net.datagrams(SocketAddr::new(address, 0))?;
     socket.tune(plan)?;
     let port = socket.local_addr()?.port();
     let session = Session::new(plan);
-    let before = own_cpu()?;
+    let mut before = server.reading()?;
     let began = Instant::now();
     std::thread::scope(|scope| -> io::Result<()> {
         spawn(scope, &session, || datagrams::serve(&session, &socket))?;
         say(control, &Answer::Ready(port))?;
-        let ended = hear::<Order>(control);
+        let ended = server.wait_for_end(control, &mut before);
         session.is_over.store(true, Ordering::SeqCst);
-        ended.map(drop)
+        ended
     })?;
-    session.into_outcome(began, before)
+    session.into_outcome(server, began, before)
 }
 
 /// A thread of a session. What it could not do, the client is told.
@@ -171,21 +189,41 @@ impl<'a> Session<'a> {
         Ok((!self.is_over.load(Ordering::SeqCst)).then_some(connection))
     }
 
-    fn into_outcome(self, began: Instant, before: ProcessCpu) -> io::Result<Outcome> {
+    fn into_outcome(self, server: &Server, began: Instant, before: Reading) -> io::Result<Outcome> {
         if let Some(error) = self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
         let parts = self.parts.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let now = own_cpu()?;
-        let cpu = ProcessCpu { user: now.user - before.user, system: now.system - before.system };
-        Ok(Outcome { cpu, ..outcome(parts, began)? })
+        let mut outcome = outcome(parts, began)?;
+        server.account(&before, &mut outcome)?;
+        Ok(outcome)
     }
 }
 
-/// What this process has spent so far.
-pub(super) fn own_cpu() -> io::Result<ProcessCpu> {
-    let time = lab::cpu::process(std::process::id()).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(ProcessCpu { user: time.user.as_secs_f64(), system: time.system.as_secs_f64() })
+impl Server {
+    /// Reads the clocks.
+    pub(super) fn reading(&self) -> io::Result<Reading> {
+        Reading::take_own(self.fep_socket.as_deref()).map_err(|error| io::Error::other(format!("{error:#}")))
+    }
+
+    /// Until the client says that it has ended, or is gone. When it says that from now on everything counts, `before` is
+    /// taken anew.
+    fn wait_for_end(&self, control: &Connection, before: &mut Reading) -> io::Result<()> {
+        while let Some(Order::Counting) = hear(control)? {
+            *before = self.reading()?;
+        }
+        Ok(())
+    }
+
+    /// Completes an outcome with what was spent, and where.
+    pub(super) fn account(&self, before: &Reading, outcome: &mut Outcome) -> io::Result<()> {
+        let own_work = outcome.own_work_seconds;
+        (outcome.cpu_seconds, outcome.counters) = self.reading()?.since(before);
+        outcome.cpu_seconds.application_own_work = own_work;
+        outcome.sockets = self.net.name().to_owned();
+        outcome.machine = Some(machine::machine());
+        Ok(())
+    }
 }
 
 /// Where a listener's own host reaches it.

@@ -75,7 +75,7 @@ impl Ftp {
             .arg(PORT.to_string())
             .arg("--directory")
             .arg(&root);
-        let mut process = lab.start(&format!("pyftpdlib-{}", site.subject().name()), spawn)?;
+        let mut process = lab.start(&format!("pyftpdlib-{}", site.name()), spawn)?;
         wait_for_port(site.peer(), SocketAddr::new(site.address(), PORT), &mut process, START)
             .with_context(|| format!("the FTP server on {}", site.subject().name()))?;
         let list = site.directory().join("curl");

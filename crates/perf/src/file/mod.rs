@@ -158,7 +158,7 @@ fn trial(config: &Config, site: &Site, server: &mut Server, progress: &Progress)
     for direction in &config.directions {
         for load in &config.loads {
             let name = load.name(*direction);
-            progress.begin(site, &name);
+            progress.begin(site.name(), &name);
             let measure = match server {
                 Server::Ftp(ftp) => ftp.transfer(site, *direction, *load, progress)?,
                 Server::Native(native) => {

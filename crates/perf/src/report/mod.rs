@@ -5,6 +5,7 @@
 
 mod csv;
 mod figure;
+mod hlog;
 mod html;
 mod quantity;
 mod tandem;
@@ -12,5 +13,6 @@ mod text;
 mod view;
 
 pub use csv::csv;
+pub use hlog::hlog;
 pub use html::html;
 pub use text::text;
