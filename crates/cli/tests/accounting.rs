@@ -73,7 +73,7 @@ fn accounts_for_known_costs(lab: &Lab, subject: Subject) -> Result<()> {
     ensure!((0.3..0.55).contains(&cpu.application_user), "{cpu:?}");
     ensure!((0.2..0.45).contains(&cpu.application_system), "{cpu:?}");
     let all = used[0] + used[1] + used_by_peer;
-    ensure!(cpu.machine_busy >= all * 0.9 - 0.03, "{cpu:?}: the machine was busy for {all} s at least");
+    ensure!(cpu.machine_busy >= all * 0.7, "{cpu:?}: the machine was busy for {all} s at least");
     let each = measure.cpu_seconds_per_operation.unwrap();
     is_about("an operation, in ms", each.host() * 1000.0, used[0] + used[1])?;
     let megabyte = measure.cpu_seconds_per_megabyte.unwrap();

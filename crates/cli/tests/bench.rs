@@ -345,7 +345,6 @@ fn what_two_machines_cannot_do_is_said() {
         (&["-c", "127.0.0.1", "--mtu", "9000"], 2, "mtu"),
         (&["-c", "127.0.0.1", "--on", "kernel,fep"], 2, "one subject"),
         (&["-c", "127.0.0.1", "-p", "1"], 1, "127.0.0.1:1"),
-        (&["-c", "no.such.host.invalid"], 1, "no.such.host.invalid"),
         (&["-c", "127.0.0.1", "--json-stream", "--json", "-"], 2, "standard output"),
         (&["-c", "127.0.0.1", "--hlog", "x"], 2, "--hlog"),
     ] {
@@ -385,8 +384,8 @@ fn the_published_experiments_run_again() {
     }
     let tandem: serde_json::Value = serde_json::from_str(&out("tandem.json")).unwrap();
     let total = &tandem["documents"][0]["subjects"][0]["trials"][0];
-    // 12 MByte by packets of 1448 B are more than 8000 segments; whoever counted super-segments as one counted few.
-    assert!(total["counters"]["peer_segments_in"].as_u64().unwrap() > 3000, "{}", total["counters"]);
+    // 6 MByte by packets of 1448 B are more than 4000 segments; whoever counted super-segments as one counted few.
+    assert!(total["counters"]["peer_segments_out"].as_u64().unwrap() > 4000, "{}", total["counters"]);
     assert!(out("index.html").contains("vm.html") && out("tandem.html").contains("Figure 7"));
 }
 

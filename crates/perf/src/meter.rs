@@ -157,10 +157,11 @@ fn difference(now: &BTreeMap<String, u64>, then: &BTreeMap<String, u64>) -> BTre
         .collect()
 }
 
-/// TCP's segments out of a kernel's `/proc/net/snmp`; those of a super-segment are counted one by one.
+/// TCP's segments out of a kernel's `/proc/net/snmp`. Those that it sent are counted one by one; a super-segment that it
+/// received counts as one packet.
 fn segments(snmp: &str) -> BTreeMap<String, u64> {
     const WANTED: [(&str, &str); 3] = [
-        ("InSegs", "peer_segments_in"),
+        ("InSegs", "peer_packets_in"),
         ("OutSegs", "peer_segments_out"),
         ("RetransSegs", "peer_retransmits"),
     ];
@@ -183,9 +184,9 @@ mod tests {
     fn segments_are_found_by_their_names() {
         let text = "Ip: Forwarding\nIp: 1\nTcp: RtoMin InSegs OutSegs RetransSegs\nTcp: 200 70 50 0\nUdp: InSegs\nUdp: 9\n";
         let counted = segments(text);
-        assert_eq!((counted["peer_segments_in"], counted["peer_segments_out"]), (70, 50));
-        let later = BTreeMap::from([("peer_segments_in".to_owned(), 75), ("new".to_owned(), 2)]);
+        assert_eq!((counted["peer_packets_in"], counted["peer_segments_out"]), (70, 50));
+        let later = BTreeMap::from([("peer_packets_in".to_owned(), 75), ("new".to_owned(), 2)]);
         let since = difference(&later, &counted);
-        assert_eq!(since, BTreeMap::from([("peer_segments_in".to_owned(), 5), ("new".to_owned(), 2)]));
+        assert_eq!(since, BTreeMap::from([("peer_packets_in".to_owned(), 5), ("new".to_owned(), 2)]));
     }
 }

@@ -170,7 +170,7 @@ fn latency_percentiles_are_metrics() {
 }
 
 fn limit(text: &str) -> Vec<Limit> {
-    vec![text.parse().unwrap()]
+    vec![text.parse().expect("a limit")]
 }
 
 #[test]

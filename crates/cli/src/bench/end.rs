@@ -61,7 +61,7 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     let end = || -> anyhow::Result<Server> {
         let net = Net::named(&args.on).with_context(|| format!("no sockets on {}", args.on))?;
         // Whoever started this reads the clocks.
-        Ok(Server { net, fep_socket: None })
+        Ok(Server { net, accounts: false, fep_socket: None })
     };
     match args.role {
         Role::Burn(burn) => {

@@ -110,12 +110,12 @@ pub(super) fn run(args: &LoadArgs, mut load: Load) -> anyhow::Result<Document> {
 /// One end, on the kernel's sockets or on a FEP's.
 fn end(subject: Subject, socket: impl Fn() -> std::path::PathBuf) -> anyhow::Result<Server> {
     match subject {
-        Subject::Kernel => Ok(Server { net: Net::Kernel, fep_socket: None }),
+        Subject::Kernel => Ok(Server { net: Net::Kernel, accounts: true, fep_socket: None }),
         Subject::Fep => {
             let socket = socket();
             let endpoint = outboard::Endpoint::fep(&socket)
                 .with_context(|| format!("no FEP answers at {}", socket.display()))?;
-            Ok(Server { net: Net::Outboard(endpoint), fep_socket: Some(socket) })
+            Ok(Server { net: Net::Outboard(endpoint), accounts: true, fep_socket: Some(socket) })
         }
         Subject::Host | Subject::FepUnmodified => Err(usage(
             "between two machines, an end is on `kernel` or on `fep`; `outboard run -- outboard bench …` is its other forms",

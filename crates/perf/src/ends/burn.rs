@@ -23,8 +23,10 @@ pub fn burn(user: Duration, system: Duration, stay: bool) -> io::Result<()> {
         zeros.read_exact(&mut buffer)?;
     }
     writeln!(io::stdout(), "{}", own_clock().as_secs_f64())?;
-    while stay {
-        std::thread::sleep(Duration::from_secs(3600));
+    if stay {
+        loop {
+            std::thread::sleep(Duration::from_secs(3600));
+        }
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ pub fn run(
         (Ok(_), Ok(_)) => return Err(io::ErrorKind::UnexpectedEof.into()),
     };
     let before = before.into_inner().unwrap_or_else(PoisonError::into_inner);
-    own.account(&before, &mut outcome)?;
+    own.account(before.as_ref(), &mut outcome)?;
     join(plan, &mut outcome);
     Ok(outcome)
 }

@@ -34,6 +34,8 @@ pub(super) struct Session<'a> {
 pub struct Server {
     /// Its sockets.
     pub net: Net,
+    /// Whether it tells what it has spent; not where whoever started it reads the clocks.
+    pub accounts: bool,
     /// The control socket of the FEP whose processor time it tells.
     pub fep_socket: Option<PathBuf>,
 }
@@ -189,26 +191,27 @@ impl<'a> Session<'a> {
         Ok((!self.is_over.load(Ordering::SeqCst)).then_some(connection))
     }
 
-    fn into_outcome(self, server: &Server, began: Instant, before: Reading) -> io::Result<Outcome> {
+    fn into_outcome(self, server: &Server, began: Instant, before: Option<Reading>) -> io::Result<Outcome> {
         if let Some(error) = self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
         let parts = self.parts.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut outcome = outcome(parts, began)?;
-        server.account(&before, &mut outcome)?;
+        server.account(before.as_ref(), &mut outcome)?;
         Ok(outcome)
     }
 }
 
 impl Server {
-    /// Reads the clocks.
-    pub(super) fn reading(&self) -> io::Result<Reading> {
-        Reading::take_own(self.fep_socket.as_deref()).map_err(|error| io::Error::other(format!("{error:#}")))
+    /// Reads the clocks, if it accounts.
+    pub(super) fn reading(&self) -> io::Result<Option<Reading>> {
+        let read = || Reading::take_own(self.fep_socket.as_deref());
+        self.accounts.then(read).transpose().map_err(|error| io::Error::other(format!("{error:#}")))
     }
 
     /// Until the client says that it has ended, or is gone. When it says that from now on everything counts, `before` is
     /// taken anew.
-    fn wait_for_end(&self, control: &Connection, before: &mut Reading) -> io::Result<()> {
+    fn wait_for_end(&self, control: &Connection, before: &mut Option<Reading>) -> io::Result<()> {
         while let Some(Order::Counting) = hear(control)? {
             *before = self.reading()?;
         }
@@ -216,12 +219,13 @@ impl Server {
     }
 
     /// Completes an outcome with what was spent, and where.
-    pub(super) fn account(&self, before: &Reading, outcome: &mut Outcome) -> io::Result<()> {
-        let own_work = outcome.own_work_seconds;
-        (outcome.cpu_seconds, outcome.counters) = self.reading()?.since(before);
-        outcome.cpu_seconds.application_own_work = own_work;
+    pub(super) fn account(&self, before: Option<&Reading>, outcome: &mut Outcome) -> io::Result<()> {
+        if let (Some(after), Some(before)) = (self.reading()?, before) {
+            (outcome.cpu_seconds, outcome.counters) = after.since(before);
+            outcome.cpu_seconds.application_own_work = outcome.own_work_seconds;
+            outcome.machine = Some(machine::machine());
+        }
         outcome.sockets = self.net.name().to_owned();
-        outcome.machine = Some(machine::machine());
         Ok(())
     }
 }

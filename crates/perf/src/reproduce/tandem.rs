@@ -99,7 +99,8 @@ pub fn run(lab: &Lab, common: &Common, count: u64, costs: &Costs) -> Result<Repr
             costs.fep_licence_a_year,
         ),
         "Figure 5 and the I/O pressure: the paper counts one packet of 1024 bytes and one acknowledgement as two I/Os. Today's \
-         rows are counted: TCP segments as the peer's kernel counts them, and what the FEP counted of itself."
+         rows are counted over both directions: segments that the peer's kernel sent (data and acknowledgements), packets that it \
+         received, and what the FEP counted of itself. The formula's row is the paper's arithmetic for today's bandwidth."
             .to_owned(),
     ];
     result.documents.push(document);
@@ -138,15 +139,13 @@ fn pressure(document: &Document) -> Table {
     fn per_megabyte(total: &Measure, counter: &str) -> Option<f64> {
         Some(*total.counters.get(counter)? as f64 / (total.bytes as f64 / 1e6))
     }
-    let rows: [(&str, &str, Value); 6] = [
+    let rows: [(&str, &str, Value); 5] = [
         ("I/Os per second by the paper's formula", "85 and 598", |m| {
             Some(m.bytes_per_second / PAPER_PACKET_BYTES * 2.0)
         }),
-        ("segments per second, both directions", "", |m| {
-            let segments = m.counters.get("peer_segments_in")? + m.counters.get("peer_segments_out")?;
-            Some(segments as f64 / m.elapsed_seconds)
+        ("packets to the peer per MByte, super-segments as one", "977", |m| {
+            per_megabyte(m, "peer_packets_in")
         }),
-        ("segments to the peer per MByte", "977", |m| per_megabyte(m, "peer_segments_in")),
         ("segments from the peer per MByte", "977", |m| per_megabyte(m, "peer_segments_out")),
         ("system calls of the FEP per MByte", "", |m| per_megabyte(m, "system_calls")),
         ("wake-ups by the FEP per MByte", "", |m| per_megabyte(m, "wakeups")),
