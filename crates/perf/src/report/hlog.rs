@@ -14,6 +14,7 @@ pub fn hlog(document: &Document) -> Result<String> {
     let mut bytes = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
     let mut builder = IntervalLogWriterBuilder::new();
+    builder.add_comment("[Histogram log format version 1.3]");
     builder.add_comment(&format!("outboard {}: times in nanoseconds", document.workload.name));
     let mut log = builder.begin_log_with(&mut bytes, &mut serializer).context("the histogram log")?;
     let mut written = 0;
