@@ -108,12 +108,15 @@ pub(crate) mod record_f {
     pub(crate) const LOCAL: usize = 56;
     /// Three words, as `LOCAL`.
     pub(crate) const REMOTE: usize = 80;
+    /// The logarithm of the size of a send ring that is of use; 0: not known.
+    pub(crate) const SEND_TARGET: usize = 104;
     pub(crate) const SIZE: usize = 128;
 }
 
 const _: () = {
     assert!(record_a::WATCHED + 4 <= record_a::SIZE && record_a::SIZE.is_multiple_of(CACHE_LINE));
-    assert!(record_f::LOCAL + 24 <= record_f::REMOTE && record_f::REMOTE + 24 <= record_f::SIZE);
+    assert!(record_f::LOCAL + 24 <= record_f::REMOTE && record_f::REMOTE + 24 <= record_f::SEND_TARGET);
+    assert!(record_f::SEND_TARGET + 8 <= record_f::SIZE);
     assert!(header_f::EVENTS_PRODUCED + CACHE_LINE <= header_f::INFO);
     assert!(
         tcp::TcpInfo::SIZE == 8 * header_f::INFO_WORDS && header_f::INFO + 8 * header_f::INFO_WORDS <= PAGE

@@ -48,5 +48,15 @@ pub fn pair(limits: &fep::Limits) -> io::Result<(fep::AppChannel, Arc<app::Chann
     Ok((half, channel))
 }
 
+/// The same, the receive memory being a part of what several applications may have together.
+pub fn pair_within(
+    limits: &fep::Limits,
+    around: &Arc<stack::memory::Budget>,
+) -> io::Result<(fep::AppChannel, Arc<app::Channel>)> {
+    let half = fep::AppChannel::create_within(limits, around)?;
+    let channel = app::Channel::local(&half)?;
+    Ok((half, channel))
+}
+
 #[cfg(test)]
 mod tests;

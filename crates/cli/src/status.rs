@@ -153,7 +153,7 @@ fn table(status: &Status, all: bool) -> String {
             cpu.work_seconds, cpu.polling_seconds, cpu.user_seconds, cpu.system_seconds
         ),
     );
-    row("memory", format!("{} KiB", status.memory_bytes / 1024));
+    row("memory", memory(status));
     for interface in &status.interfaces {
         let offload = if interface.segmentation_offload { "offload" } else { "no offload" };
         row(
@@ -196,6 +196,17 @@ fn table(status: &Status, all: bool) -> String {
     }
     text.push_str(&counters("counters of the stack", &status.counters, all));
     text
+}
+
+fn memory(status: &Status) -> String {
+    let buffers = &status.receive_buffers;
+    format!(
+        "{} KiB; receive buffers {} of {} KiB ({})",
+        status.memory_bytes / 1024,
+        buffers.used_bytes / 1024,
+        buffers.cap_bytes / 1024,
+        buffers.pressure
+    )
 }
 
 fn applications(status: &Status) -> String {

@@ -91,6 +91,8 @@ pub struct LimitSettings {
     pub sockets: Option<u32>,
     /// Bytes of send buffers, and of receive buffers, of one application.
     pub buffer_bytes: Option<u64>,
+    /// Bytes of receive buffers of all applications together.
+    pub memory_bytes: Option<u64>,
     /// The largest receive buffer of one socket.
     pub receive_buffer_max: Option<u64>,
     /// Connections that outlive their application while their last bytes drain.
@@ -159,6 +161,8 @@ pub struct Limits {
     pub sockets: u32,
     /// Bytes of send buffers, and of receive buffers, of one application.
     pub buffer_bytes: u64,
+    /// Bytes of receive buffers of all applications together.
+    pub memory_bytes: u64,
     /// The largest receive buffer of one socket.
     pub receive_buffer_max: u64,
     /// Connections that outlive their application while their last bytes drain.
@@ -174,6 +178,7 @@ impl Default for Limits {
             applications_per_user: 64,
             sockets: 65_536,
             buffer_bytes: 256 << 20,
+            memory_bytes: 1 << 30,
             receive_buffer_max: 4 << 20,
             orphans: 8_192,
             orphan_time: Duration::from_secs(60),
@@ -360,6 +365,7 @@ fn limits(settings: Option<&LimitSettings>) -> Result<Limits, ConfigError> {
         applications_per_user: given.applications_per_user.unwrap_or(default.applications_per_user),
         sockets: given.sockets.unwrap_or(default.sockets),
         buffer_bytes: given.buffer_bytes.unwrap_or(default.buffer_bytes),
+        memory_bytes: given.memory_bytes.unwrap_or(default.memory_bytes),
         receive_buffer_max: given.receive_buffer_max.unwrap_or(default.receive_buffer_max),
         orphans: given.orphans.unwrap_or(default.orphans),
         orphan_time: given.orphan_seconds.map_or(default.orphan_time, |s| Duration::from_secs(u64::from(s))),
@@ -374,6 +380,7 @@ fn limits(settings: Option<&LimitSettings>) -> Result<Limits, ConfigError> {
     between("limits.applications", limits.applications.into(), 1, 4_096)?;
     between("limits.sockets", limits.sockets.into(), 16, 1 << 20)?;
     between("limits.buffer_bytes", limits.buffer_bytes, 1 << 20, 1 << 36)?;
+    between("limits.memory_bytes", limits.memory_bytes, 1 << 20, 1 << 40)?;
     between("limits.receive_buffer_max", limits.receive_buffer_max, 1 << 16, 16 << 20)?;
     Ok(limits)
 }

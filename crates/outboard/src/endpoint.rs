@@ -4,13 +4,13 @@
 //! the stack's half is on makes no difference to them. The endpoint keeps the channel and hands the stack's events
 //! to the sockets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use base::IpCidr;
@@ -22,11 +22,13 @@ use fep::config::WorkerConfig;
 
 use crate::CongestionAlgorithm;
 use crate::env::Environment;
-use crate::raw::Observer;
+use crate::raw::{Observer, Sending};
 
 /// How often something that is waited for on the way out is looked at, after so many looks at once.
 const FLUSH_INTERVAL: Duration = Duration::from_micros(200);
 const YIELDS: u32 = 100;
+/// Sockets whose memory is looked at in one call.
+const HOLDERS_A_TIME: usize = 1024;
 /// The stack lets go of a listener at once; it is not waited for longer than this.
 const RELEASE_LIMIT: Duration = Duration::from_secs(1);
 
@@ -60,6 +62,8 @@ struct Inner {
     sockets: Mutex<HashMap<u32, Arc<Shared>>>,
     /// Held from taking events until the sockets know of them: whoever has it after another has all before it.
     dispatch: Mutex<Vec<Event>>,
+    /// Sockets that hold send memory, each with what it had queued when it was last looked at.
+    holders: Mutex<VecDeque<(Weak<Sending>, u64)>>,
     is_dead: AtomicBool,
 }
 
@@ -146,6 +150,7 @@ impl Endpoint {
                 host: Mutex::new(host),
                 sockets: Mutex::default(),
                 dispatch: Mutex::default(),
+                holders: Mutex::default(),
                 is_dead: AtomicBool::new(false),
             }),
         }
@@ -233,6 +238,39 @@ impl Endpoint {
 
     fn shared(&self, socket: u32) -> Option<Arc<Shared>> {
         lock(&self.inner.sockets).get(&socket).cloned()
+    }
+
+    /// The socket holds send memory from now on.
+    pub(crate) fn look_after(&self, sending: &Arc<Sending>) {
+        lock(&self.inner.holders).push_back((Arc::downgrade(sending), 0));
+    }
+
+    /// Bytes of send memory that this endpoint's sockets hold.
+    pub fn send_memory(&self) -> u64 {
+        self.inner.channel.memory().in_use
+    }
+
+    /// Takes back the send memory of some sockets that had nothing to send since they were last looked at, and gives its
+    /// pages back to the system. Called by those who have slept for two seconds: who does not sleep in this library's calls keeps
+    /// its memory until the next of them.
+    pub fn give_back_idle(&self) {
+        let mut went_back = false;
+        {
+            let mut holders = lock(&self.inner.holders);
+            for _ in 0..holders.len().min(HOLDERS_A_TIME) {
+                let Some((weak, queued)) = holders.pop_front() else { break };
+                let Some(sending) = weak.upgrade() else { continue };
+                match sending.give_back_idle(queued) {
+                    None => holders.push_back((weak, queued)),
+                    Some((queued, true)) => holders.push_back((weak, queued)),
+                    Some((_, false)) => went_back = true,
+                }
+            }
+        }
+        if went_back {
+            // Without it the memory is used again later all the same.
+            let _ = self.inner.channel.trim();
+        }
     }
 
     /// Whether events wait to be dispatched.

@@ -87,6 +87,7 @@ fn sleep(waiter: &Waiter, entries: &mut [PollEntry<'_>], deadline: Option<Instan
         }
         if !waiter.sleep(Some(left.unwrap_or(ALIVE_CHECK).min(ALIVE_CHECK)))? {
             waiter.endpoint().check_alive();
+            waiter.endpoint().give_back_idle();
         }
     }
 }

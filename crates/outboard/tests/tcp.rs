@@ -91,6 +91,36 @@ fn a_connection_tells_what_it_did_and_what_limits_it() {
 }
 
 #[test]
+fn idle_connections_give_their_send_memory_back() {
+    let (server, client) = hosts();
+    let pairs: Vec<_> = (0..20).map(|_| connection(&server, &client)).collect();
+    let bytes = pattern(100_000);
+    for _ in 0..2 {
+        for (near, far) in &pairs {
+            (&*near).write_all(&bytes).unwrap();
+            let mut got = vec![0; bytes.len()];
+            (&*far).read_exact(&mut got).unwrap();
+            assert!(got == bytes);
+            while near.raw().unacknowledged() > 0 {
+                thread::yield_now();
+            }
+        }
+        assert!(client.send_memory() >= 20 * 100_000);
+        // What was used since the last look stays, what was not goes.
+        client.give_back_idle();
+        (&pairs[0].0).write_all(b"more").unwrap();
+        while pairs[0].0.raw().unacknowledged() > 0 {
+            thread::yield_now();
+        }
+        client.give_back_idle();
+        assert!((4096..=1 << 20).contains(&client.send_memory()), "{}", client.send_memory());
+        client.give_back_idle();
+        assert_eq!(client.send_memory(), 0);
+        (&pairs[0].1).read_exact(&mut [0; 4]).unwrap();
+    }
+}
+
+#[test]
 fn bytes_are_produced_and_read_in_place() {
     let (server, client) = hosts();
     let (near, far) = connection(&server, &client);

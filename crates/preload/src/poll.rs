@@ -199,6 +199,7 @@ impl<'a> Poll<'a> {
             slept?;
             if self.kernel.last().is_some_and(|end| end.revents != 0) {
                 waiter.endpoint().check_alive();
+                waiter.endpoint().give_back_idle();
                 self.kernel.pop();
             }
             let ready = self.gather();

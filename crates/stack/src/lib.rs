@@ -76,6 +76,7 @@ mod interface;
 mod limit;
 mod list;
 mod listing;
+pub mod memory;
 mod neighbour;
 mod path;
 mod ports;

@@ -278,12 +278,19 @@ impl Connection {
         self.settings.user_timeout()
     }
 
-    /// The largest receive window in bytes that autotuning may reach (`SO_RCVBUF`). What was advertised before stays
+    /// The receive window's size in bytes (`SO_RCVBUF`): it is no longer tuned. What was advertised before stays
     /// promised; the window scale was decided with the SYN and bounds it too.
     pub fn set_receive_limit(&mut self, max_window: u32) {
         let scale = if self.settings.window_scaling { self.recv.scale } else { 0 };
         self.recv.max_limit = max_window.clamp(1, 65_535 << scale);
-        self.recv.limit = self.recv.limit.min(self.recv.max_limit);
+        self.recv.limit = self.recv.max_limit;
+    }
+
+    /// What the receive buffer can be counted on for, in bytes: the window promises no more than that beyond what was
+    /// promised already. To be told anew before output is polled and when the application has read.
+    #[inline]
+    pub fn set_window_share(&mut self, bytes: u32) {
+        self.recv.share = bytes;
     }
 
     /// The most bytes beyond [`consumed_to`](Self::consumed_to) that the receive buffer may be asked to hold.

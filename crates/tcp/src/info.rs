@@ -233,7 +233,7 @@ impl Connection {
         info.data_segs_in = self.stats.data_in;
         info.snd_wnd = self.send.window;
         info.rcv_wnd = self.recv.window() as u32;
-        info.rcv_ssthresh = self.recv.limit;
+        info.rcv_ssthresh = self.recv.room();
         info.rcv_space = self.recv.limit;
     }
 

@@ -75,6 +75,11 @@ pub trait ReceiveBuffer {
     /// # Errors
     /// `NoMemory`: nothing was placed; the segment is treated as not received.
     fn place(&mut self, offset: u64, bytes: &[u8]) -> Result<(), NoMemory>;
+
+    /// How many bytes beyond what was consumed the buffer can be counted on to hold, as memory stands.
+    fn share(&self) -> u32 {
+        u32::MAX
+    }
 }
 
 /// A receive buffer had no memory for the bytes.

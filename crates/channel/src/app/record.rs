@@ -42,6 +42,11 @@ impl<'a> Record<'a> {
         self.load(record_f::RECEIVED)
     }
 
+    /// The logarithm of the size of a send ring that is of use; 0: not known.
+    pub(super) fn send_target(&self) -> u32 {
+        self.load(record_f::SEND_TARGET) as u32
+    }
+
     /// How many errors there were, and the errno of the last.
     pub fn error(&self) -> (u32, i32) {
         let word = self.load(record_f::ERROR);

@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
+use stack::memory::{Budget, Member};
+
 use super::channel::lock;
 use crate::layout::Layout;
 use crate::mapping::{Area, Lease, MemoryUse, WriteMapping};
@@ -13,13 +15,15 @@ use crate::mapping::{Area, Lease, MemoryUse, WriteMapping};
 #[derive(Debug)]
 pub(super) struct Rings {
     area: Area,
+    /// How much of the area each socket may have.
+    budget: Arc<Budget>,
     left: Mutex<Left>,
 }
 
 #[derive(Debug, Default)]
 struct Left {
-    /// Rings of sockets whose send side was dropped and whose RELEASED has not come.
-    rings: HashMap<u32, Vec<Lease>>,
+    /// Rings of sockets whose send side was dropped and whose RELEASED has not come, and what they count for.
+    rings: HashMap<u32, Vec<(Vec<Lease>, Member)>>,
     /// How often each socket number was released.
     released: HashMap<u32, u32>,
 }
@@ -27,7 +31,7 @@ struct Left {
 impl Rings {
     pub(super) fn new(a: &Arc<WriteMapping>, layout: &Layout) -> Self {
         let area = Area::new(a.clone(), layout.send_area, layout.geometry.send_bytes as usize);
-        Self { area, left: Mutex::default() }
+        Self { area, budget: Budget::new(layout.geometry.send_bytes), left: Mutex::default() }
     }
 
     pub(super) fn memory(&self) -> MemoryUse {
@@ -36,6 +40,11 @@ impl Rings {
 
     pub(super) fn trim(&self, file: &OwnedFd) -> io::Result<u64> {
         self.area.trim(file)
+    }
+
+    /// One more socket that holds send memory.
+    pub(super) fn join(&self) -> Member {
+        Member::new(&self.budget)
     }
 
     pub(super) fn lease(&self, log2: u32) -> Option<Lease> {
@@ -48,10 +57,10 @@ impl Rings {
     }
 
     /// Keeps rings until the use of the socket number that they belong to is released.
-    pub(super) fn leave(&self, socket: u32, use_of: u32, rings: Vec<Lease>) {
+    pub(super) fn leave(&self, socket: u32, use_of: u32, rings: Vec<Lease>, member: Member) {
         let mut left = lock(&self.left);
         if left.released.get(&socket).copied().unwrap_or(0) == use_of {
-            left.rings.entry(socket).or_default().extend(rings);
+            left.rings.entry(socket).or_default().push((rings, member));
         }
     }
 

@@ -3,17 +3,22 @@
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
+use stack::memory::Member;
+
 use super::channel::{Channel, would_block};
 use crate::Command;
 use crate::layout::{MAX_RING_LOG2, PAGE_LOG2};
 use crate::mapping::Lease;
 
-/// The largest send ring unless told otherwise.
+/// The largest send ring unless told otherwise, where the congestion window does not ask for more.
 const DEFAULT_LIMIT_LOG2: u32 = 20;
+/// The largest where it does (Linux: `tcp_wmem[2]`).
+const TUNED_LIMIT_LOG2: u32 = 22;
 /// The first send ring of a socket.
 const FIRST_RING_LOG2: u32 = 14;
 
 const _: () = assert!(PAGE_LOG2 <= FIRST_RING_LOG2 && FIRST_RING_LOG2 <= DEFAULT_LIMIT_LOG2);
+const _: () = assert!(DEFAULT_LIMIT_LOG2 <= TUNED_LIMIT_LOG2 && TUNED_LIMIT_LOG2 <= MAX_RING_LOG2);
 
 /// The ring of one socket with its cursors: `acked <= queued <= acked + size`.
 #[derive(Debug)]
@@ -27,7 +32,10 @@ pub(super) struct SendRing {
     pub(super) queued: u64,
     use_of: u32,
     generation: u32,
-    limit_log2: u32,
+    /// The largest ring, if it was set (`SO_SNDBUF`); otherwise it follows the congestion window.
+    fixed_log2: Option<u32>,
+    /// What it holds of the application's send memory.
+    member: Member,
 }
 
 /// The sending side of a stream socket: a writer's or producer's view of its ring. One thread at a time uses it.
@@ -38,22 +46,35 @@ impl SendRing {
     pub(super) fn new(channel: Arc<Channel>, socket: u32) -> Self {
         Self {
             use_of: channel.rings.use_of(socket),
+            member: channel.rings.join(),
             channel,
             socket,
             ring: None,
             retired: Vec::new(),
             queued: 0,
             generation: 0,
-            limit_log2: DEFAULT_LIMIT_LOG2,
+            fixed_log2: None,
         }
     }
 
     pub(super) fn set_limit(&mut self, bytes: usize) {
-        self.limit_log2 = bytes.max(1).next_power_of_two().ilog2().clamp(PAGE_LOG2, MAX_RING_LOG2);
+        let log2 = bytes.max(1).next_power_of_two().ilog2().clamp(PAGE_LOG2, MAX_RING_LOG2);
+        self.fixed_log2 = Some(log2);
     }
 
+    /// The largest ring: what was set, or what the congestion window asks for.
     pub(super) fn limit(&self) -> usize {
-        1 << self.limit_log2
+        let tuned = || {
+            let target = self.channel.record(self.socket).send_target();
+            target.clamp(DEFAULT_LIMIT_LOG2, TUNED_LIMIT_LOG2)
+        };
+        1 << self.fixed_log2.unwrap_or_else(tuned)
+    }
+
+    /// The largest ring as memory stands. A size that was set is not tuned by that either.
+    fn granted(&self) -> usize {
+        let limit = self.limit();
+        if self.fixed_log2.is_some() { limit } else { self.member.budget().share(limit as u64) as usize }
     }
 
     pub(super) fn size(&self) -> usize {
@@ -63,8 +84,9 @@ impl SendRing {
     /// What is queued and not acknowledged. Frees replaced rings that are acknowledged.
     pub(super) fn unacked(&mut self) -> usize {
         let acked = self.channel.record(self.socket).acked().min(self.queued);
-        if !self.retired.is_empty() {
+        if self.retired.first().is_some_and(|&(until, _)| until <= acked) {
             self.retired.retain(|&(until, _)| until > acked);
+            self.settle();
         }
         (self.queued - acked) as usize
     }
@@ -78,19 +100,23 @@ impl SendRing {
     /// Bytes that can be queued now, if the ring grows as it may.
     pub(super) fn room(&mut self) -> usize {
         let unacked = self.unacked();
-        self.limit().max(self.size()).saturating_sub(unacked)
+        self.granted().max(self.size()).saturating_sub(unacked)
     }
 
     /// Free bytes of the ring, after growing it for `wanted` bytes as far as it may and can.
     pub(super) fn make_room(&mut self, wanted: usize) -> io::Result<usize> {
         let unacked = self.unacked();
         let free = self.size().saturating_sub(unacked);
-        if free >= wanted || (free > 0 && self.size() >= self.limit()) {
+        if free >= wanted {
+            return Ok(free);
+        }
+        let limit = self.granted();
+        if free > 0 && self.size() >= limit {
             return Ok(free);
         }
         let needed = unacked + wanted.min(1 << MAX_RING_LOG2);
         let log2 = needed.next_power_of_two().ilog2().clamp(FIRST_RING_LOG2, MAX_RING_LOG2);
-        let log2 = log2.min(self.limit_log2);
+        let log2 = log2.min(limit.ilog2());
         if 1 << log2 <= self.size() || !self.grow(log2, unacked)? {
             return Ok(free);
         }
@@ -100,7 +126,13 @@ impl SendRing {
     /// Replaces the ring by a larger one. False: there is no memory for it.
     fn grow(&mut self, log2: u32, unacked: usize) -> io::Result<bool> {
         let smallest = self.size().max(1 << (PAGE_LOG2 - 1)).ilog2() + 1;
-        let Some(mut larger) = (smallest..=log2).rev().find_map(|log2| self.channel.rings.lease(log2)) else {
+        let kept = self.retired_bytes() + if unacked > 0 { self.size() } else { 0 };
+        let lease = (smallest..=log2).rev().find_map(|log2| {
+            let granted = self.member.hold((kept + (1 << log2)) as u64);
+            granted.then(|| self.channel.rings.lease(log2)).flatten()
+        });
+        let Some(mut larger) = lease else {
+            self.settle();
             return Ok(false);
         };
         if let Some(old) = &self.ring {
@@ -116,6 +148,17 @@ impl SendRing {
         }
         self.channel.post(&Command::AttachSend { socket: self.socket, location })?;
         Ok(true)
+    }
+
+    fn retired_bytes(&self) -> usize {
+        self.retired.iter().map(|(_, ring)| ring.size()).sum()
+    }
+
+    /// Tells the budget of memory that went back.
+    fn settle(&mut self) {
+        let held = self.retired_bytes() + self.size();
+        // Less is always granted.
+        self.member.hold(held as u64);
     }
 
     /// Queues `count` more bytes, which are in the ring.
@@ -135,6 +178,7 @@ impl SendRing {
     pub(super) fn release_idle(&mut self) -> bool {
         if self.unacked() == 0 {
             self.ring = None;
+            self.settle();
         }
         self.ring.is_none() && self.retired.is_empty()
     }
@@ -146,7 +190,9 @@ impl Drop for SendRing {
         let mut rings: Vec<Lease> = self.retired.drain(..).map(|(_, ring)| ring).collect();
         rings.extend(self.ring.take());
         if unacked > 0 {
-            self.channel.rings.leave(self.socket, self.use_of, rings);
+            // What is left counts as before; this one holds nothing any more.
+            let member = std::mem::replace(&mut self.member, self.channel.rings.join());
+            self.channel.rings.leave(self.socket, self.use_of, rings, member);
         }
     }
 }
@@ -157,7 +203,7 @@ impl SendStream {
         Self(SendRing::new(channel, socket))
     }
 
-    /// Sets the largest ring, rounded up to a power of two.
+    /// Sets the largest ring, rounded up to a power of two; it does not follow the congestion window any more.
     pub fn set_limit(&mut self, bytes: usize) {
         self.0.set_limit(bytes);
     }

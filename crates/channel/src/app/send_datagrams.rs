@@ -74,6 +74,11 @@ impl SendDatagrams {
         self.0.arm_wake();
     }
 
+    /// How far the records are queued.
+    pub fn queued(&self) -> u64 {
+        self.0.queued
+    }
+
     /// Gives the ring back if all is sent. Whether none is held.
     pub fn release_idle(&mut self) -> bool {
         self.0.release_idle()

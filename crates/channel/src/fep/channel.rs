@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use ring::{Atomics, Consumer, Native, doorbell};
+use stack::memory::Budget;
 
 use super::events::Events;
 use super::segments::{self, Files, Limits, Offer, Owner, Shared};
@@ -47,7 +48,16 @@ const WAKE_ALL_EVERY: u32 = 64;
 impl AppChannel {
     /// Makes the segments of a new channel.
     pub fn create(limits: &Limits) -> io::Result<Self> {
-        let (files, shared) = segments::create(limits)?;
+        Self::make(limits, None)
+    }
+
+    /// The same, its receive memory being a part of what several applications may have together.
+    pub fn create_within(limits: &Limits, around: &Arc<Budget>) -> io::Result<Self> {
+        Self::make(limits, Some(around))
+    }
+
+    fn make(limits: &Limits, around: Option<&Arc<Budget>>) -> io::Result<Self> {
+        let (files, shared) = segments::create(limits, around)?;
         let layout = &shared.layout;
         let commands = Consumer::new(memory::commands_in(&shared.f, &shared.a, layout));
         let events = Events::new(memory::events_out(&shared.f, &shared.a, layout), layout.first_accepted());
@@ -97,6 +107,11 @@ impl AppChannel {
     /// Receive memory in use.
     pub fn memory(&self) -> MemoryUse {
         self.shared.area.memory()
+    }
+
+    /// What its sockets may have of the receive memory.
+    pub fn budget(&self) -> &Budget {
+        &self.shared.budget
     }
 
     // --- commands and sleep -------------------------------------------------------------------------------------

@@ -4,11 +4,15 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use ring::{Atomics, Native, PeerCursor};
+use stack::memory::{Member, Pressure};
 
 use super::segments::Shared;
 use crate::Offence;
 use crate::layout::{MAX_RING_LOG2, PAGE_LOG2, RingLocation, record_a, record_f};
 use crate::mapping::Lease;
+
+/// The window with which connections begin, unless memory is scarce.
+const FIRST_PROMISE: u64 = 64 << 10;
 
 /// Not assigned to a record yet.
 const UNASSIGNED: u32 = u32::MAX;
@@ -33,6 +37,8 @@ pub(super) struct ReceiveSide {
     socket: u32,
     generation: u32,
     limit_log2: u8,
+    /// What it holds of the application's receive memory.
+    member: Member,
     touched: bool,
     discarded: bool,
 }
@@ -40,6 +46,7 @@ pub(super) struct ReceiveSide {
 impl ReceiveSide {
     pub(super) fn new(shared: Arc<Shared>, limit: usize) -> Self {
         let mut side = Self {
+            member: Member::new(&shared.budget),
             shared,
             ring: None,
             retired: Vec::new(),
@@ -101,7 +108,10 @@ impl ReceiveSide {
         self.consumed
             .advance(copy, self.received)
             .map_err(|_| if copy < before { Offence::ConsumedBackwards } else { Offence::ConsumedTooFar })?;
-        self.retired.retain(|&(until, _)| until > copy);
+        if self.retired.first().is_some_and(|&(until, _)| until <= copy) {
+            self.retired.retain(|&(until, _)| until > copy);
+            self.settle();
+        }
         Ok(copy)
     }
 
@@ -168,14 +178,28 @@ impl ReceiveSide {
         self.discarded = true;
         self.ring = None;
         self.retired.clear();
+        self.settle();
     }
 
-    /// Gives the ring back if it is empty and was not written since the last call; whether nothing is held.
+    /// How many bytes a peer may be promised, as memory stands: less for who has not shown yet that it reads.
+    pub(super) fn share(&self) -> u32 {
+        let wanted = self.limit() as u64;
+        let budget = self.member.budget();
+        let mut share = budget.share(wanted);
+        if self.consumed() == 0 && share > FIRST_PROMISE {
+            let first = budget.share_of_newcomer(FIRST_PROMISE);
+            share = if first < FIRST_PROMISE { first } else { share };
+        }
+        u32::try_from(share).unwrap_or(u32::MAX)
+    }
+
+    /// Gives the ring back if it is empty and was not written since the last call, or memory is scarce; whether nothing
+    /// is held.
     pub(super) fn release_idle(&mut self) -> bool {
         if self.ring.is_none() {
             return self.retired.is_empty();
         }
-        if std::mem::take(&mut self.touched) {
+        if std::mem::take(&mut self.touched) && self.member.budget().pressure() == Pressure::Below {
             return false;
         }
         match self.poll_consumed() {
@@ -183,7 +207,8 @@ impl ReceiveSide {
                 // The application has read all that it was shown, so nobody reads the ring.
                 self.ring = None;
                 self.publish_location();
-                true
+                self.settle();
+                self.retired.is_empty()
             }
             Ok(_) => false,
             Err(offence) => {
@@ -194,7 +219,15 @@ impl ReceiveSide {
     }
 
     fn grow(&mut self, log2: u32) -> Result<(), NoRoom> {
-        let mut larger = self.shared.area.lease(log2).ok_or(NoRoom)?;
+        let keeps_old = self.received > self.consumed();
+        let others = self.held() - if keeps_old { 0 } else { self.ring_size() as u64 };
+        if !self.member.hold(others + (1 << log2)) {
+            return Err(NoRoom);
+        }
+        let Some(mut larger) = self.shared.area.lease(log2) else {
+            self.settle();
+            return Err(NoRoom);
+        };
         if let Some(old) = self.ring.take() {
             larger.copy_from(&old, self.consumed(), self.written_to.max(self.consumed()));
             if self.received > self.consumed() {
@@ -204,6 +237,18 @@ impl ReceiveSide {
         self.ring = Some(larger);
         self.publish_location();
         Ok(())
+    }
+
+    /// Bytes of memory leased.
+    fn held(&self) -> u64 {
+        self.retired.iter().map(|(_, ring)| ring.size()).chain([self.ring_size()]).sum::<usize>() as u64
+    }
+
+    /// Tells the budget of memory that went back.
+    fn settle(&mut self) {
+        let held = self.held();
+        // Less is always granted.
+        self.member.hold(held);
     }
 
     fn publish_location(&mut self) {

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::{Errno, pwrite};
+use stack::memory::Budget;
 
 use super::{DatagramRings, StreamRings};
 use crate::layout::{
@@ -84,6 +85,8 @@ pub(super) struct Shared {
     pub(super) f: Arc<WriteMapping>,
     pub(super) layout: Layout,
     pub(super) area: Area,
+    /// How much of the area each socket may have.
+    pub(super) budget: Arc<Budget>,
     /// The first offence that a ring found; the channel reports it.
     offence: OnceLock<Offence>,
 }
@@ -109,7 +112,7 @@ impl Owner {
 /// A needs no writable mapping here: its header is written by the file. F is sealed against every later writable
 /// mapping and every write by the file, so that ours stays the only way to write it. (The price: its pages cannot be punched
 /// out again before the channel ends, and a worker that takes over needs a new F.)
-pub(super) fn create(limits: &Limits) -> io::Result<(Files, Arc<Shared>)> {
+pub(super) fn create(limits: &Limits, around: Option<&Arc<Budget>>) -> io::Result<(Files, Arc<Shared>)> {
     let geometry = limits.geometry();
     let layout = Layout::new(geometry).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, "limits outside of the layout's bounds")
@@ -128,7 +131,9 @@ pub(super) fn create(limits: &Limits) -> io::Result<(Files, Arc<Shared>)> {
     let f_map = Arc::new(f_map);
     let area = Area::new(f_map.clone(), layout.receive_area, geometry.receive_bytes as usize);
     let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let shared = Shared { a: Arc::new(a_map), f: f_map, layout, area, offence: OnceLock::new() };
+    let bytes = geometry.receive_bytes;
+    let budget = around.map_or_else(|| Budget::new(bytes), |around| Budget::within(around, bytes));
+    let shared = Shared { a: Arc::new(a_map), f: f_map, layout, area, budget, offence: OnceLock::new() };
     Ok((Files { a, f, doorbell }, Arc::new(shared)))
 }
 

@@ -19,12 +19,14 @@ pub(super) struct SendSide {
     queued: u64,
     /// Published.
     acked: u64,
+    /// Published: the logarithm of the ring that is of use.
+    target_log2: u8,
     socket: u32,
 }
 
 impl SendSide {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, offset: 0, size: 0, queued: 0, acked: 0, socket: UNASSIGNED }
+        Self { shared, offset: 0, size: 0, queued: 0, acked: 0, target_log2: 0, socket: UNASSIGNED }
     }
 
     pub(super) fn assign(&mut self, socket: u32) {
@@ -71,6 +73,15 @@ impl SendSide {
         if self.socket != UNASSIGNED {
             // Release: what was read from the ring is before this; the application may write there again.
             self.shared.store_f(self.socket, record_f::ACKED, to, Ordering::Release);
+        }
+    }
+
+    /// Tells the application what ring is of use: one that holds a window in flight and one being written.
+    pub(super) fn publish_target(&mut self, congestion_window: u32) {
+        let log2 = (u64::from(congestion_window.max(1)) * 2).next_power_of_two().ilog2() as u8;
+        if log2 != self.target_log2 && self.socket != UNASSIGNED {
+            self.target_log2 = log2;
+            self.shared.store_f(self.socket, record_f::SEND_TARGET, log2.into(), Ordering::Relaxed);
         }
     }
 

@@ -69,6 +69,11 @@ impl StreamRings {
         self.send.publish(acked_to);
     }
 
+    /// Tells the application how large a send ring is of use: twice the congestion window.
+    pub fn publish_window(&mut self, congestion_window: u32) {
+        self.send.publish_target(congestion_window);
+    }
+
     /// Tells the application up to where it can read.
     pub fn publish_received(&mut self, received_to: u64) {
         self.receive.publish(received_to);
@@ -89,7 +94,8 @@ impl StreamRings {
         self.receive.discard();
     }
 
-    /// Gives the receive ring back if it is empty and was not written since the last call. Whether none is held.
+    /// Gives the receive ring back if it is empty and was not written since the last call, or memory is scarce. Whether none
+    /// is held.
     pub fn release_idle(&mut self) -> bool {
         self.receive.release_idle()
     }
@@ -116,5 +122,9 @@ impl ReceiveBuffer for StreamRings {
         self.receive.make_room(offset + bytes.len() as u64).map_err(|_| NoMemory)?;
         self.receive.write(offset, bytes);
         Ok(())
+    }
+
+    fn share(&self) -> u32 {
+        self.receive.share()
     }
 }

@@ -1,5 +1,6 @@
 //! Both halves in one process over real memory files.
 
+mod budget;
 mod control;
 mod datagrams;
 mod events;

@@ -10,8 +10,8 @@ pub(crate) use client::{ASK_CENSUS, ASK_CONNECTIONS, ASK_STATUS, MAX_ANSWER};
 pub use client::{AskError, Client};
 pub use listener::{ListenError, connect_to, open_listener};
 pub use report::{
-    ApplicationStatus, CensusPage, ConnectionPage, ConnectionStatus, InterfaceStatus, SCHEMA_VERSION, Status,
-    WorkerCounters,
+    ApplicationStatus, CensusPage, ConnectionPage, ConnectionStatus, InterfaceStatus, MemoryStatus,
+    SCHEMA_VERSION, Status, WorkerCounters,
 };
 pub(crate) use server::Peer;
 pub use server::{About, Server};

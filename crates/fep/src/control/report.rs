@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use stack::memory::Budget;
 
 use super::tcp_status::TcpStatus;
 use crate::accounting::CpuReport;
@@ -45,6 +46,8 @@ pub struct Status {
     pub offences: BTreeMap<String, u64>,
     /// Resident memory of the worker's process, shared memory included.
     pub memory_bytes: u64,
+    /// The receive buffers of all applications.
+    pub receive_buffers: MemoryStatus,
 }
 
 /// One interface.
@@ -77,6 +80,26 @@ pub struct ApplicationStatus {
     pub sockets: u64,
     /// Bytes of its receive buffers.
     pub buffer_bytes: u64,
+    /// How these stand against what it may have.
+    pub receive_buffers: MemoryStatus,
+}
+
+/// How memory with a cap stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// Held, or kept free as the floor of a socket.
+    pub used_bytes: u64,
+    /// The cap.
+    pub cap_bytes: u64,
+    /// `below` half of it, under `pressure`, or `over` it but for the floors.
+    pub pressure: String,
+}
+
+impl From<&Budget> for MemoryStatus {
+    fn from(budget: &Budget) -> Self {
+        let pressure = budget.pressure().name().to_owned();
+        Self { used_bytes: budget.used(), cap_bytes: budget.cap(), pressure }
+    }
 }
 
 /// What the worker counts.

@@ -27,6 +27,7 @@ use base::Instant;
 use channel::Offence;
 use channel::fep::{AppChannel, Family, Limits as ChannelLimits};
 use device::Device;
+use stack::memory::Budget;
 use stack::{InterfaceConfig, InterfaceId, Stack, StackConfig};
 
 use crate::accounting::Account;
@@ -69,6 +70,8 @@ pub struct Worker<D: Device> {
     pub(crate) account: Account,
     pub(crate) config: WorkerConfig,
     pub(crate) network: Network,
+    /// The receive buffers of all applications.
+    pub(crate) memory: Arc<Budget>,
     backlog: Backlog,
     poller: Poller,
     server: Option<Server>,
@@ -106,6 +109,7 @@ impl<D: Device> Worker<D> {
         }
         Ok(Self {
             core: Core::new(stack, config.limits),
+            memory: Budget::new(config.limits.memory_bytes),
             device,
             interface,
             account: Account::new(now),
@@ -147,6 +151,11 @@ impl<D: Device> Worker<D> {
     /// The limits of an application's channel.
     pub fn channel_limits(&self) -> ChannelLimits {
         channel_limits(&self.config)
+    }
+
+    /// What all applications together may have of receive buffers. Channels that are made elsewhere have to be made within it.
+    pub fn memory(&self) -> &Arc<Budget> {
+        &self.memory
     }
 
     /// One round: whatever there is to do is done, up to the budgets. Returns whether there was anything.

@@ -76,6 +76,7 @@ impl Core {
         let received = connection.received_to();
         let has_received = received > connection.consumed_to();
         rings.publish_acked(connection.acked_to());
+        rings.publish_window(connection.congestion_window());
         rings.publish_received(received);
         let state = connection_state(connection, &live, before);
         let error = connection.error().filter(|_| !live.error_told).map(|error| errno(error, connection));

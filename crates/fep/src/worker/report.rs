@@ -11,7 +11,7 @@ use super::{Key, Worker};
 use crate::clock;
 use crate::control::{
     ApplicationStatus, CensusPage, ConnectionPage, ConnectionStatus, InterfaceStatus, MAX_ANSWER,
-    SCHEMA_VERSION, Status, TcpStatus, WorkerCounters,
+    MemoryStatus, SCHEMA_VERSION, Status, TcpStatus, WorkerCounters,
 };
 use crate::sys::page_size;
 
@@ -43,6 +43,7 @@ impl<D: Device> Worker<D> {
             cpu: self.account.report(),
             offences: self.core.offences.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
             memory_bytes: resident_bytes(),
+            receive_buffers: MemoryStatus::from(&*self.memory),
         }
     }
 
@@ -141,6 +142,7 @@ fn application_status(application: &super::Application) -> ApplicationStatus {
         name: application.identity.name.clone(),
         sockets: u64::from(application.open),
         buffer_bytes: application.channel.memory().in_use,
+        receive_buffers: MemoryStatus::from(application.channel.budget()),
     }
 }
 

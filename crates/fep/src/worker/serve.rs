@@ -106,7 +106,7 @@ impl<D: Device> Worker<D> {
             self.refuse(connection, &text);
             return Outcome::Close;
         }
-        let channel = match AppChannel::create(&channel_limits(&self.config)) {
+        let channel = match AppChannel::create_within(&channel_limits(&self.config), &self.memory) {
             Ok(channel) => channel,
             Err(error) => {
                 warn!("cannot make a channel: {error}");

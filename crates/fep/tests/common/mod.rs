@@ -105,7 +105,8 @@ impl World {
 
     /// A new application.
     pub fn app(&mut self) -> App {
-        let (half, channel) = channel::pair(&self.worker.channel_limits()).unwrap();
+        let (half, channel) =
+            channel::pair_within(&self.worker.channel_limits(), self.worker.memory()).unwrap();
         let offer = half.offer();
         let segments = [offer.a, offer.f].map(|segment| segment.try_clone_to_owned().unwrap());
         let place = self.worker.add_local(half, Identity { pid: 1, uid: 0, name: "test".into() }).unwrap();

@@ -29,9 +29,10 @@ impl Socket {
         if self.endpoint.is_dead() {
             return Err(errno(libc::ENETDOWN));
         }
-        let mut side = lock(&self.send);
+        let mut side = lock(&self.send.side);
         let SendSide::Datagrams(datagrams) = &mut *side else { return Err(errno(libc::EISCONN)) };
         let outcome = datagrams.send(remote, buffers);
+        self.look_after_memory();
         if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             self.progress.blocked_sends.fetch_add(1, Ordering::Relaxed);
             self.progress.write_mark_set.store(true, Ordering::Relaxed);
@@ -67,7 +68,7 @@ impl Socket {
     }
 
     pub(super) fn has_datagram_room(&self) -> bool {
-        match &mut *lock(&self.send) {
+        match &mut *lock(&self.send.side) {
             SendSide::Datagrams(datagrams) => datagrams.has_room(USEFUL_ROOM),
             SendSide::Stream(_) => false,
         }
@@ -75,7 +76,7 @@ impl Socket {
 
     /// Has the stack ring when there is room.
     pub(super) fn set_datagram_room_mark(&self) {
-        if let SendSide::Datagrams(datagrams) = &mut *lock(&self.send) {
+        if let SendSide::Datagrams(datagrams) = &mut *lock(&self.send.side) {
             datagrams.arm_wake();
         }
     }

@@ -17,6 +17,7 @@ mod types;
 mod waiter;
 
 pub use patience::Patience;
+pub(crate) use sides::Sending;
 pub use sides::{Receiver, Sender};
 pub use socket::{Observer, Socket};
 pub use types::{Datagram, Interest, Options, Readiness, SocketOption};

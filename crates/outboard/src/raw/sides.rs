@@ -2,8 +2,8 @@
 //! rung.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::sync::MutexGuard;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use channel::State;
 use channel::app::{ReceiveDatagrams, ReceiveStream, SendDatagrams, SendStream};
@@ -21,6 +21,39 @@ pub(super) enum ReceiveSide {
 pub(super) enum SendSide {
     Stream(SendStream),
     Datagrams(SendDatagrams),
+}
+
+/// The sending half with its lock, known to the endpoint while it holds memory.
+pub(crate) struct Sending {
+    pub(super) side: Mutex<SendSide>,
+    /// The endpoint looks after its memory.
+    listed: AtomicBool,
+}
+
+impl Sending {
+    pub(super) fn new(side: SendSide) -> Self {
+        Self { side: Mutex::new(side), listed: AtomicBool::new(false) }
+    }
+
+    /// Gives the memory back if nothing was queued since `queued` and all is acknowledged. What is queued now, and
+    /// whether memory is still held; `None`: it is being used.
+    pub(crate) fn give_back_idle(&self, queued: u64) -> Option<(u64, bool)> {
+        let mut side = self.side.try_lock().ok()?;
+        let (now, held) = match &mut *side {
+            SendSide::Stream(stream) => {
+                let now = stream.queued();
+                (now, now != queued || !stream.release_idle())
+            }
+            SendSide::Datagrams(datagrams) => {
+                let now = datagrams.queued();
+                (now, now != queued || !datagrams.release_idle())
+            }
+        };
+        if !held {
+            self.listed.store(false, Ordering::Relaxed);
+        }
+        Some((now, held))
+    }
 }
 
 impl SendSide {
@@ -76,7 +109,7 @@ impl Socket {
 
     /// The sending side, locked.
     pub fn sender(&self) -> Sender<'_> {
-        Sender { socket: self, side: lock(&self.send) }
+        Sender { socket: self, side: lock(&self.send.side) }
     }
 }
 
@@ -224,6 +257,7 @@ impl Sender<'_> {
     fn note(&self, queued: u64, blocked: bool) {
         let socket = self.socket;
         socket.shared.queued.store(queued, Ordering::Relaxed);
+        socket.look_after_memory();
         if blocked {
             socket.note_blocked();
         }
@@ -255,6 +289,14 @@ impl Sender<'_> {
 }
 
 impl Socket {
+    /// The send ring goes back when it idles. To be called with the sending side locked, once it may hold memory.
+    pub(super) fn look_after_memory(&self) {
+        if !self.send.listed.load(Ordering::Relaxed) {
+            self.send.listed.store(true, Ordering::Relaxed);
+            self.endpoint.look_after(&self.send);
+        }
+    }
+
     /// A send found too little room: what is queued is what fits, and the stack is asked to say when there is room.
     pub(super) fn note_blocked(&self) {
         let taken = self.unacknowledged();

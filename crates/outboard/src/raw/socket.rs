@@ -11,7 +11,7 @@ use channel::{Command, State};
 use tcp::{CongestionAlgorithm, Keepalive, TcpInfo};
 
 use super::bulk::Meter;
-use super::sides::{ReceiveSide, SendSide};
+use super::sides::{ReceiveSide, SendSide, Sending};
 use super::{Interest, Options, SocketOption};
 use crate::Endpoint;
 use crate::endpoint::{Shared, lock};
@@ -36,7 +36,7 @@ pub struct Socket {
     pub(super) number: u32,
     pub(super) kind: Kind,
     pub(super) shared: Arc<Shared>,
-    pub(super) send: Mutex<SendSide>,
+    pub(super) send: Arc<Sending>,
     pub(super) receive: Mutex<ReceiveSide>,
     options: Mutex<Options>,
     /// One synchronous command at a time.
@@ -123,7 +123,7 @@ impl Socket {
             number,
             kind,
             shared: endpoint.register(number),
-            send: Mutex::new(send),
+            send: Arc::new(Sending::new(send)),
             receive: Mutex::new(receive),
             options: Mutex::default(),
             calling: Mutex::default(),
@@ -317,7 +317,7 @@ impl Socket {
     }
 
     fn set_send_limit(&self, bytes: usize) {
-        let mut send = lock(&self.send);
+        let mut send = lock(&self.send.side);
         let limit = send.set_limit(bytes);
         self.progress.send_capacity.store(limit, Ordering::Relaxed);
     }

@@ -218,6 +218,7 @@ fn sleep_until(
             Ok(true) => {}
             Ok(false) => {
                 socket.endpoint.check_alive();
+                socket.endpoint.give_back_idle();
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     return Ok(done(socket));
                 }

@@ -268,6 +268,7 @@ impl Core {
         if let Some(waiter) = self.active() {
             let _ = self.control_kernel(libc::EPOLL_CTL_DEL, waiter.endpoint().liveness(), 0, 0);
             waiter.endpoint().check_alive();
+            waiter.endpoint().give_back_idle();
         }
     }
 }

@@ -167,6 +167,12 @@ static const char *congestion(int fd) {
     return name;
 }
 
+static unsigned word(const unsigned char *bytes, int offset) {
+    unsigned value;
+    memcpy(&value, bytes + offset, sizeof value);
+    return value;
+}
+
 /* Options set before connect are the connection's. */
 static void early_options(void) {
     int fd = tcp_socket(), value = 1;
@@ -199,20 +205,19 @@ static void early_options(void) {
     char echo[5];
     write_all(fd, "hello", 5);
     say("then echo %s", result(read_all(fd, echo, 5)));
-    struct tcp_info info;
-    memset(&info, 0, sizeof info);
+    /* struct tcp_info of <linux/tcp.h>; the one of the C library is older. */
+    unsigned char info[248] = {0};
     length = sizeof info;
-    getsockopt(fd, SOL_TCP, TCP_INFO, &info, &length);
-    say("info state %d ca %d options %d mss %d pmtu %d", info.tcpi_state, info.tcpi_ca_state,
-        info.tcpi_options & 7, info.tcpi_snd_mss, info.tcpi_pmtu);
-    say("info received %lld notsent %d retrans %d unacked %d", (long long)info.tcpi_bytes_received,
-        info.tcpi_notsent_bytes, info.tcpi_total_retrans, info.tcpi_unacked);
-    say("info times %d %d windows %d cwnd %d", info.tcpi_rtt > 0, info.tcpi_rto >= 200000,
-        info.tcpi_snd_wnd > 0, info.tcpi_snd_cwnd);
-    say("info segments %d %d %d %d", info.tcpi_segs_in > 0, info.tcpi_segs_out > 0, info.tcpi_data_segs_in > 0,
-        info.tcpi_data_segs_out > 0);
+    getsockopt(fd, SOL_TCP, TCP_INFO, info, &length);
+    say("info state %d ca %d options %d mss %u pmtu %u", info[0], info[1], info[5] & 7, word(info, 16), word(info, 60));
+    say("info received %u notsent %u retrans %u unacked %u", word(info, 128), word(info, 144), word(info, 100),
+        word(info, 24));
+    say("info rtt %d rto %d window %d cwnd %u", word(info, 68) > 0, word(info, 8) >= 200000, word(info, 228) > 0,
+        word(info, 80));
+    say("info segments %d %d with data %d %d", word(info, 136) > 0, word(info, 140) > 0, word(info, 152) > 0,
+        word(info, 156) > 0);
     length = 8;
-    say("short info %s", result(getsockopt(fd, SOL_TCP, TCP_INFO, &info, &length)));
+    say("short info %s", result(getsockopt(fd, SOL_TCP, TCP_INFO, info, &length)));
     say("short info length %d", length);
     close(fd);
 }

@@ -15,7 +15,7 @@ pub(crate) use time_wait::TimeWaitRecord;
 
 use base::Instant;
 use core::net::IpAddr;
-use tcp::SendBuffer;
+use tcp::{ReceiveBuffer, SendBuffer};
 
 use crate::buffers::BufferFamily;
 use crate::config::{SocketOption, SocketOptions};
@@ -28,6 +28,9 @@ use crate::stack::{SocketId, Stack, Timer};
 
 /// IP and TCP headers without options, which the MSS does not count (RFC 9293 §3.7.1).
 const HEADERS_LEN: u16 = 40;
+
+/// The smallest receive buffer that a socket may ask for (Linux: `SOCK_MIN_RCVBUF`).
+const MIN_RECEIVE_BUFFER: u32 = 2304;
 
 /// What an owner can see of a connection; compared before and after.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,6 +88,9 @@ impl<B: BufferFamily> Stack<B> {
 
     /// The receive stream has been read up to the offset `consumed_to`.
     pub fn tcp_consumed(&mut self, now: Instant, id: SocketId, consumed_to: u64) {
+        if let Some((connection, share)) = self.tcp_and_share(id) {
+            connection.set_window_share(share);
+        }
         self.tell_tcp(id, |connection| connection.handle_consumed(now, consumed_to));
     }
 
@@ -119,6 +125,11 @@ impl<B: BufferFamily> Stack<B> {
             self.schedule(id.index);
         }
         Ok(())
+    }
+
+    fn tcp_and_share(&mut self, id: SocketId) -> Option<(&mut tcp::Connection, u32)> {
+        let tcp = self.sockets.get_mut(id.into())?.tcp_mut()?;
+        Some((&mut tcp.connection, tcp.stream.share()))
     }
 
     /// Tells an owned connection something that may make it send; what comes of it is settled when it is polled.
@@ -307,8 +318,10 @@ impl<B: BufferFamily> Stack<B> {
             config.fin_wait_2 = linger2;
         }
         if let Some(limit) = options.receive_limit {
+            // As on Linux, it is not tuned then.
+            let limit = limit.max(MIN_RECEIVE_BUFFER);
             config.window_limit = limit;
-            config.initial_window = config.initial_window.min(limit);
+            config.initial_window = limit;
         }
         config
     }
@@ -346,7 +359,7 @@ fn apply_option(now: Instant, connection: &mut tcp::Connection, option: SocketOp
         SocketOption::QuickAck(on) => connection.set_quickack(on),
         SocketOption::Congestion(algorithm) => connection.set_congestion(algorithm),
         SocketOption::Keepalive(keepalive) => connection.set_keepalive(now, keepalive),
-        SocketOption::ReceiveLimit(limit) => connection.set_receive_limit(limit),
+        SocketOption::ReceiveLimit(limit) => connection.set_receive_limit(limit.max(MIN_RECEIVE_BUFFER)),
         SocketOption::UserTimeout(timeout) => connection.set_user_timeout(timeout),
         SocketOption::Linger2(Some(time)) => connection.set_linger2(time),
         SocketOption::Linger2(None)

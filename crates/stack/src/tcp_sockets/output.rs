@@ -1,7 +1,7 @@
 //! Segments out: one header, and slices of the send buffer behind it.
 
 use base::Instant;
-use tcp::SendBuffer as _;
+use tcp::{ReceiveBuffer as _, SendBuffer as _};
 use wire::checksum::Sum;
 use wire::frame::{ChecksumOut, Segmentation, TxFrame};
 use wire::ip::Protocol;
@@ -83,6 +83,7 @@ impl<B: BufferFamily> Stack<B> {
         let Some(packet) = socket.tcp().and_then(|tcp| packet(&tcp.tuple())) else { return Turn::Done };
         let Some(tcp) = socket.tcp_mut() else { return Turn::Done };
         let before = Glance::at(&tcp.connection);
+        tcp.connection.set_window_share(tcp.stream.share());
         let limit = tcp::OutputLimit { max_payload: max_payload(&link) };
         let turn = loop {
             if budget.turn_is_over() || !sink.ready(interface) {

@@ -72,7 +72,7 @@ impl Connection {
 
     /// The window field of a SYN: not scaled.
     pub(crate) fn syn_window(&self) -> u16 {
-        u16::try_from(self.recv.limit).unwrap_or(u16::MAX)
+        u16::try_from(self.recv.room()).unwrap_or(u16::MAX)
     }
 
     /// The options of our SYN or SYN-ACK. A SYN-ACK carries only what the SYN carried.

@@ -24,6 +24,8 @@ pub(crate) struct Receiver {
     pub(crate) consumed: Position,
     /// The receive window's size at present: the most bytes that may lie between `consumed` and the right edge.
     pub(crate) limit: u32,
+    /// What the buffer can be counted on for: while memory is scarce, less than `limit`.
+    pub(crate) share: u32,
     /// The largest `limit` that autotuning may choose.
     pub(crate) max_limit: u32,
     /// What our window fields are shifted by (RFC 7323 §2.3).
@@ -54,6 +56,7 @@ impl Receiver {
             right_edge: 0,
             consumed: 1,
             limit: initial_window.min(max_limit),
+            share: u32::MAX,
             max_limit,
             scale,
             fin: Position::MAX,
@@ -80,6 +83,12 @@ impl Receiver {
     /// Whether the peer's FIN has been received in order.
     pub(crate) fn is_finished(&self) -> bool {
         self.nxt > self.fin
+    }
+
+    /// The most bytes that may be promised beyond `consumed` now.
+    #[inline]
+    pub(crate) fn room(&self) -> u32 {
+        self.limit.min(self.share)
     }
 
     /// RCV.WND as the peer was told: the positions from `nxt` to the right edge.

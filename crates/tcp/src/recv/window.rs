@@ -6,7 +6,7 @@ impl Receiver {
     /// The right edge that the buffer would allow.
     #[inline]
     fn allowed_edge(&self) -> u64 {
-        self.consumed + u64::from(self.limit)
+        self.consumed + u64::from(self.room())
     }
 
     /// The window field for a segment that goes out now; moves the right edge as far as it says.
@@ -15,7 +15,7 @@ impl Receiver {
     pub(crate) fn advertise(&mut self, scaled: bool) -> u16 {
         let scale = if scaled { self.scale } else { 0 };
         let allowed = self.allowed_edge();
-        let step = u64::from(self.segment_size.max(536)).min(u64::from(self.limit / 2)).max(1);
+        let step = u64::from(self.segment_size.max(536)).min(u64::from(self.room() / 2)).max(1);
         let edge = if allowed >= self.right_edge + step { allowed } else { self.right_edge };
         let window = edge.saturating_sub(self.nxt);
         let granule = 1u64 << scale;
@@ -34,7 +34,7 @@ impl Receiver {
     /// segments when it has become small against the buffer, or by half the buffer.
     pub(crate) fn update_is_due(&self) -> bool {
         let gain = self.allowed_edge().saturating_sub(self.right_edge);
-        let limit = u64::from(self.limit);
+        let limit = u64::from(self.room());
         if gain >= limit / 2 && gain > 0 {
             return true;
         }
@@ -44,7 +44,7 @@ impl Receiver {
 
     /// The application has to read up to here before a window update becomes due.
     pub(crate) fn update_due_at(&self) -> u64 {
-        let limit = u64::from(self.limit);
+        let limit = u64::from(self.room());
         let two_segments = 2 * u64::from(self.segment_size.max(536));
         let soonest = two_segments.min(limit / 2).max(1);
         let gain = if self.window() <= limit / 8 { soonest } else { soonest.max(limit / 4) };
@@ -95,5 +95,40 @@ mod tests {
         receiver.limit = 1000;
         receiver.advertise(true);
         assert_eq!(receiver.right_edge, edge);
+    }
+
+    #[test]
+    fn a_smaller_share_takes_nothing_back_and_promises_no_more() {
+        let mut receiver = receiver(64_000, 0);
+        let edge = receiver.right_edge;
+        receiver.share = 8192;
+        assert_eq!(receiver.advertise(true), 64_000, "what was promised stands");
+        receiver.nxt += 60_000;
+        receiver.consumed += 50_000;
+        assert_eq!((receiver.advertise(true), receiver.right_edge), (4000, edge));
+        assert!(!receiver.update_is_due());
+        // From here on the window is the share.
+        receiver.nxt += 4000;
+        receiver.consumed = receiver.nxt;
+        assert!(receiver.update_is_due());
+        assert_eq!(receiver.advertise(true), 8192);
+        // And all of it again when memory is plenty.
+        receiver.share = u32::MAX;
+        assert!(receiver.update_is_due());
+        assert_eq!(receiver.advertise(true), 64_000);
+    }
+
+    #[test]
+    fn an_update_is_asked_for_where_it_becomes_due() {
+        for (limit, share) in [(64_000, u32::MAX), (64_000, 8192), (1 << 20, 4096), (3000, 4096)] {
+            let mut receiver = receiver(limit, 5);
+            receiver.share = share;
+            receiver.advertise(true);
+            receiver.nxt = receiver.right_edge;
+            let due = receiver.update_due_at();
+            assert!(due <= receiver.nxt, "{limit} {share}: before the window is closed for good");
+            receiver.consumed = due;
+            assert!(receiver.update_is_due(), "{limit} {share}");
+        }
     }
 }
