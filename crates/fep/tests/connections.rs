@@ -38,6 +38,46 @@ fn an_application_connects_and_bytes_flow_both_ways() {
 }
 
 #[test]
+fn a_bulk_reader_is_woken_in_a_pause_and_after_two_milliseconds_without_one() {
+    let mut world = World::new();
+    let mut app = world.app();
+    let listener = app.listen(7);
+    world.settle();
+    let peers = [world.peer_connects(7), world.peer_connects(7)];
+    world.settle();
+    let accepted = app.accepted();
+    let mut busy = app.stream(accepted[1]);
+    let mut waiter = app.channel.waiter().unwrap();
+    let record = app.channel.record(accepted[0]);
+    record.set_reader(waiter.slot());
+    for pause in [true, false] {
+        let received = record.received();
+        record.set_read_wake_or_pause(received + 1, received + 1_000_000);
+        waiter.prepare();
+        world.peer_sends(peers[0], b"a little");
+        world.settle();
+        assert!(!waiter.is_rung(), "not while more may come");
+        if pause {
+            world.pass(Duration::from_micros(200));
+            assert!(waiter.is_rung(), "nothing more came");
+        } else {
+            let mut turns = 0;
+            while !waiter.is_rung() {
+                assert!(turns < 100, "others' traffic keeps it asleep");
+                turns += 1;
+                // More than a segment: Nagle holds none of it back.
+                world.peer_sends(peers[1], &[0; 2000]);
+                world.pass(Duration::from_micros(50));
+                busy.read();
+            }
+            assert!(turns > 10, "woken after {turns} turns of 50 microseconds");
+        }
+        waiter.cancel();
+    }
+    assert!(app.state(listener).contains(State::LISTENING));
+}
+
+#[test]
 fn a_listener_accepts_and_echoes_much() {
     let mut world = World::new();
     let mut app = world.app();

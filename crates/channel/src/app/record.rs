@@ -94,7 +94,15 @@ impl<'a> Record<'a> {
 
     /// The reader is woken when `received` is at least this; at the end of the stream or an error in any case.
     pub fn set_read_wake(&self, offset: u64) {
+        self.store(record_a::READ_LEAST, 0);
         self.store(record_a::READ_WAKE, offset);
+    }
+
+    /// The reader is woken when `received` is at least `offset`, and when it is at least `least` and the FEP has seen
+    /// nothing more for a moment: a bulk reader is not woken for every batch, and yet not later than the peer pauses.
+    pub fn set_read_wake_or_pause(&self, least: u64, offset: u64) {
+        self.store(record_a::READ_WAKE, offset);
+        self.store(record_a::READ_LEAST, least);
     }
 
     /// The writer is woken when `acked` is at least this; at the end of sending or an error in any case.

@@ -256,7 +256,10 @@ impl AppChannel {
 
     /// To be called after something of a socket was published: posts READY if the socket is watched, wakes its reader and
     /// its writer if what they wait for is there.
-    pub fn notify(&mut self, socket: u32) {
+    ///
+    /// True: the reader has something but asked to be woken for it only when nothing more comes; that is to be told by
+    /// [`notify_pause`](Self::notify_pause), some time soon.
+    pub fn notify(&mut self, socket: u32) -> bool {
         // Before it: what was published. After it: who sleeps, and what is unread.
         Native::full_fence();
         if self.shared.load_a32(socket, record_a::WATCHED, Ordering::Relaxed) != 0 {
@@ -277,6 +280,21 @@ impl AppChannel {
         if writable {
             self.wake(socket, record_a::WRITER);
         }
+        !readable && self.has_least(socket)
+    }
+
+    /// Nothing more comes for now: wakes the reader for what there is.
+    pub fn notify_pause(&mut self, socket: u32) {
+        Native::full_fence();
+        if self.has_least(socket) {
+            self.wake(socket, record_a::READER);
+        }
+    }
+
+    /// Whether there is what a reader wants to be woken for in a pause.
+    fn has_least(&self, socket: u32) -> bool {
+        let least = self.shared.load_a(socket, record_a::READ_LEAST, Ordering::Relaxed);
+        least != 0 && self.shared.load_f(socket, record_f::RECEIVED) >= least
     }
 
     /// Moves events that did not fit into the ring. Polling commands and preparing to sleep do it too.

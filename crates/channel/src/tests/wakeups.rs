@@ -134,6 +134,37 @@ fn a_bell_rings_once_a_sleep_and_only_when_the_mark_is_reached() {
 }
 
 #[test]
+fn a_bulk_reader_is_woken_when_much_has_come_or_nothing_more_comes() {
+    let mut world = World::new();
+    let socket = world.open();
+    let app = world.app.clone();
+    let mut waiter = app.waiter().unwrap();
+    let record = app.record(socket);
+    record.set_reader(waiter.slot());
+    record.set_read_wake_or_pause(10, 100);
+    waiter.prepare();
+    world.stream(socket).place(0, &[1; 200]).unwrap();
+    world.stream(socket).publish_received(5);
+    assert!(!world.fep.notify(socket), "less than it wants at all");
+    world.fep.notify_pause(socket);
+    assert!(!waiter.is_rung());
+    world.stream(socket).publish_received(10);
+    assert!(world.fep.notify(socket), "to be told in a pause");
+    assert!(!waiter.is_rung());
+    world.fep.notify_pause(socket);
+    assert!(waiter.is_rung());
+    waiter.cancel();
+    waiter.prepare();
+    world.stream(socket).publish_received(100);
+    assert!(!world.fep.notify(socket), "told at once");
+    assert!(waiter.is_rung());
+    waiter.cancel();
+    record.set_read_wake(300);
+    world.stream(socket).publish_received(200);
+    assert!(!world.fep.notify(socket), "a plain mark has no pause");
+}
+
+#[test]
 fn two_waiters_on_one_socket_both_wake() {
     let mut world = World::new();
     let socket = world.open();

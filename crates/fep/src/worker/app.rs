@@ -52,6 +52,8 @@ pub(crate) struct Live {
     pub(crate) error_told: bool,
     /// It is on the list of sockets whose receive memory may go back when it idles.
     pub(crate) watched_for_idleness: bool,
+    /// Its reader is on the list of those to be woken in the next pause.
+    pub(crate) withheld: bool,
 }
 
 /// What a live socket is.
@@ -69,7 +71,7 @@ pub(crate) enum LiveKind {
 
 impl Live {
     pub(crate) fn new(id: SocketId, kind: LiveKind) -> Self {
-        Self { id, kind, read_closed: false, error_told: false, watched_for_idleness: false }
+        Self { id, kind, read_closed: false, error_told: false, watched_for_idleness: false, withheld: false }
     }
 }
 

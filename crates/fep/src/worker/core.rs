@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 use super::app::{Application, Ending, Entry};
 use super::idle::IdleWatch;
 use super::key::NOBODY;
+use super::pause::Withheld;
 use crate::config::Limits;
 
 /// Commands taken from one application before the next one's turn.
@@ -71,6 +72,7 @@ pub(crate) struct Core {
     pub(crate) apps: Applications,
     pub(crate) limits: Limits,
     pub(super) idle: IdleWatch,
+    pub(super) withheld: Withheld,
     /// Applications whose listeners wait for free numbers, and when that is tried again.
     starved: Vec<u32>,
     retry_at: Option<Instant>,
@@ -96,6 +98,7 @@ impl Core {
             apps: Applications::default(),
             limits,
             idle: IdleWatch::default(),
+            withheld: Withheld::default(),
             starved: Vec::new(),
             retry_at: None,
             ending: Vec::new(),
@@ -189,12 +192,13 @@ impl Core {
 
     /// When something is due that the stack knows nothing of.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.retry_at, self.idle.deadline()].into_iter().flatten().min()
+        [self.retry_at, self.idle.deadline(), self.withheld.deadline()].into_iter().flatten().min()
     }
 
     /// Does what is due.
     pub(crate) fn handle_deadlines(&mut self, now: Instant) {
         self.give_back_idle(now);
+        self.wake_withheld(now);
         if self.retry_at.is_none_or(|retry| now < retry) {
             return;
         }

@@ -14,6 +14,7 @@ mod commands;
 mod core;
 mod idle;
 mod key;
+mod pause;
 mod publish;
 mod report;
 mod run;
@@ -42,8 +43,9 @@ pub(crate) use key::Key;
 pub use run::{Caller, Stop};
 use sink::{Backlog, DeviceSink};
 
-/// Frames taken from the device before anything else has its turn. Their arrival is stamped once for all of them.
-const RECEIVE_BUDGET: usize = 64;
+/// Frames taken from the device before anything else has its turn. Their arrival is stamped once for all of them. Few: a
+/// frame may be a super-segment that takes ten microseconds, and its acknowledgement waits for the turn's end.
+const RECEIVE_BUDGET: usize = 4;
 /// Rounds of transmission in one turn; each is bounded by the stack.
 const TRANSMIT_ROUNDS: usize = 4;
 
@@ -167,6 +169,9 @@ impl<D: Device> Worker<D> {
         busy |= self.handle_deadlines(now);
         busy |= self.transmit(now);
         busy |= self.core.publish_changes(now) > 0;
+        if busy {
+            self.core.note_busy(now);
+        }
         self.let_finished_go();
         busy
     }

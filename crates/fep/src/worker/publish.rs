@@ -93,7 +93,9 @@ impl Core {
         }
         let told = application.channel.state(socket) & State::ERROR;
         application.channel.publish_state(socket, state | told);
-        application.channel.notify(socket);
+        if application.channel.notify(socket) {
+            self.withhold(now, Key { app, socket });
+        }
         Ok(())
     }
 

@@ -2,15 +2,13 @@
 //!
 //! A reader that empties its ring faster than the stack fills it would be woken for every batch of segments, and a
 //! wake-up costs more than taking the bytes. So while bytes stream in, it sleeps until a good part of a ring is
-//! there, and no longer than [`NAP`]: the mark is the channel's, the limit a timer's, and the peer never waits for
-//! either. Whether they stream is learnt: a nap that ended by the timer with little gained was a mistake (the peer
-//! waits for us to say something, perhaps), and the next ones are left out, twice as many each time.
+//! there or the stack sees nothing more come. Whether they stream is learnt: a nap that ended with little gained was a
+//! mistake (the peer waits for us to say something, perhaps), and the next ones are left out, twice as many each
+//! time.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest sleep that waits for more although something may be there already.
-const NAP: Duration = Duration::from_micros(500);
 /// Bytes that a nap waits for.
 const WORTH: u64 = 1024 << 10;
 /// A nap that gained less than this was not worth it.
@@ -45,8 +43,8 @@ impl Meter {
             && now().saturating_sub(self.waited_at.load(Ordering::Relaxed)) < STREAM_TIME.as_nanos() as u64
     }
 
-    /// A wait begins. How much to wait for, and how long at most; `None`: for anything, as long as it takes.
-    pub(super) fn begin(&self, consumed: u64, received: u64) -> Option<(u64, Duration)> {
+    /// A wait begins. How much to wait for as long as more comes; `None`: for anything.
+    pub(super) fn begin(&self, consumed: u64, received: u64) -> Option<u64> {
         self.end_nap(received);
         let streams = self.streams(consumed);
         self.waited_at.store(now(), Ordering::Relaxed);
@@ -59,7 +57,7 @@ impl Meter {
             return None;
         }
         self.nap_from.store(received + 1, Ordering::Relaxed);
-        Some((WORTH, NAP))
+        Some(WORTH)
     }
 
     /// Whether a nap is going on.

@@ -121,7 +121,7 @@ impl Socket {
         !lock(&self.shared.accepted).waiting.is_empty()
     }
 
-    fn low_water(&self) -> usize {
+    pub(super) fn low_water(&self) -> usize {
         self.progress.low_water.load(Ordering::Relaxed).max(1) as usize
     }
 

@@ -141,10 +141,10 @@ impl Socket {
         }
         let progress = &self.progress;
         let consumed = progress.consumed.load(Ordering::Relaxed);
-        let (bytes, time) = progress.meter.begin(consumed, self.record().received())?;
+        let bytes = progress.meter.begin(consumed, self.record().received())?;
         progress.nap_mark.store(consumed + bytes, Ordering::Relaxed);
-        self.record().set_read_wake(consumed + bytes);
-        Some(time)
+        self.record().set_read_wake_or_pause(consumed + self.low_water() as u64, consumed + bytes);
+        Some(ALIVE_CHECK)
     }
 
     /// Whether as much has come as the nap waits for, or nothing more will. To be looked at once the waiter is armed.
