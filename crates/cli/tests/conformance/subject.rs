@@ -89,7 +89,7 @@ impl Subject {
         };
         let (device, handle): (memory::MemoryDevice, Handle) = queue(capabilities)?;
         let addresses = vec![IpCidr::new(IpAddr::V4(HOST), 24).context("a prefix")?];
-        let endpoint = Endpoint::host(HostConfig { addresses, gateway: None }, device)?;
+        let endpoint = Endpoint::host(HostConfig { addresses, ..HostConfig::default() }, device)?;
         Ok(Self::Outboard { endpoint, handle })
     }
 

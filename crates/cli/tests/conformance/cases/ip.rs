@@ -149,7 +149,7 @@ fn fix_checksum(packet: &mut Ip) {
 pub(crate) fn fragments(s: &mut Script<'_>) -> Result<()> {
     let whole = ping(3, 3, &[b'z'; 92]); // 100 bytes with the header
     let mut ident = 100;
-    let mut part = |from: usize, to: usize, more: bool, id: u16| {
+    let part = |from: usize, to: usize, more: bool, id: u16| {
         let mut packet = Ip::new(ICMP, whole[from..to].to_vec());
         packet.fragment = (from / 8) as u16 | if more { MORE } else { 0 };
         packet.ident = id;
