@@ -22,18 +22,15 @@ type Case = fn(&mut Script<'_>) -> Result<()>;
 const ATTEMPTS: u16 = 3;
 
 /// Runs a case on one subject; what was said.
-fn run(subject: &mut Subject, kind: Kind, number: u16, case: Case) -> Result<Vec<String>> {
-    let mut script = Script::new(subject, kind, number)?;
+fn run(subject: &mut Subject, number: u16, case: Case) -> Result<Vec<String>> {
+    let mut script = Script::new(subject, number)?;
     case(&mut script)?;
     Ok(script.lines)
 }
 
 /// Runs the cases on both subjects and compares.
 fn compare(lab: &Lab, cases: &[(&str, Case)]) -> Result<()> {
-    let mut subjects = [
-        (Kind::Kernel, Subject::new(lab, Kind::Kernel)?),
-        (Kind::Outboard, Subject::new(lab, Kind::Outboard)?),
-    ];
+    let mut subjects = [Subject::new(lab, Kind::Kernel)?, Subject::new(lab, Kind::Outboard)?];
     let mut differences = Vec::new();
     let mut number = 0;
     for (name, case) in cases {
@@ -42,8 +39,8 @@ fn compare(lab: &Lab, cases: &[(&str, Case)]) -> Result<()> {
             number += 1;
             let [kernel, outboard] = &mut subjects;
             let (expected, found) = std::thread::scope(|scope| {
-                let other = scope.spawn(|| run(&mut kernel.1, kernel.0, number, *case));
-                let found = run(&mut outboard.1, outboard.0, number, *case);
+                let other = scope.spawn(|| run(kernel, number, *case));
+                let found = run(outboard, number, *case);
                 (other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), found)
             });
             difference = describe(name, &expected?, &found?);

@@ -35,8 +35,6 @@ pub(crate) struct Seg {
     pub(crate) bad_checksum: bool,
     /// The data offset, if it is not the true one.
     pub(crate) data_offset: Option<u8>,
-    /// Type of service and TTL.
-    pub(crate) tos: u8,
 }
 
 /// A segment with flags as tcpdump writes them: `S`, `S.`, `.`, `P.`, `F.`, `R`, `R.`, `U`.
@@ -69,7 +67,6 @@ pub(crate) fn seg(letters: &str) -> Seg {
         without_timestamps: false,
         bad_checksum: false,
         data_offset: None,
-        tos: 0,
     }
 }
 
@@ -154,11 +151,6 @@ impl Seg {
         self
     }
 
-    pub(crate) fn tos(mut self, tos: u8) -> Self {
-        self.tos = tos;
-        self
-    }
-
     /// The bytes of the segment, given what the connection adds.
     pub(crate) fn emit(&self, ports: (u16, u16), seq: u32, ack: u32, sack_base: u32) -> Vec<u8> {
         let mut options = self.options.clone();
@@ -182,7 +174,7 @@ impl Seg {
         if let Some(raw) = &self.raw_options {
             bytes.truncate(tcp::HEADER_LEN);
             bytes.extend_from_slice(raw);
-            while bytes.len() % 4 != 0 {
+            while !bytes.len().is_multiple_of(4) {
                 bytes.push(0);
             }
             length = bytes.len();
@@ -236,7 +228,7 @@ impl Ip {
 
     pub(crate) fn emit(&self) -> Vec<u8> {
         let mut options = self.options.clone();
-        while options.len() % 4 != 0 {
+        while !options.len().is_multiple_of(4) {
             options.push(0);
         }
         let header_len = ipv4::HEADER_LEN + options.len();

@@ -19,7 +19,7 @@ use wire::view::{Network, Transport, View};
 use wire::{arp, tcp};
 
 use crate::packet::{Ip, Seg, frame, ping, seg};
-use crate::subject::{HOST, Kind, PEER, PEER_MAC, Sock, Subject};
+use crate::subject::{HOST, PEER, PEER_MAC, Sock, Subject};
 
 /// No answer of a live subject takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -62,7 +62,6 @@ pub(crate) struct Conn {
 /// One run of one case.
 pub(crate) struct Script<'a> {
     pub(crate) subject: &'a mut Subject,
-    pub(crate) kind: Kind,
     pub(crate) lines: Vec<String>,
     next_port: u16,
     next_fence: u16,
@@ -74,10 +73,9 @@ pub(crate) struct Script<'a> {
 }
 
 impl<'a> Script<'a> {
-    pub(crate) fn new(subject: &'a mut Subject, kind: Kind, number: u16) -> Result<Self> {
+    pub(crate) fn new(subject: &'a mut Subject, number: u16) -> Result<Self> {
         let mut script = Self {
             subject,
-            kind,
             lines: Vec::new(),
             next_port: 1000 + number * 600,
             next_fence: number << 8,
@@ -201,8 +199,7 @@ impl<'a> Script<'a> {
             seq.to_string()
         };
         self.say(format!("  < {} {place}+{}{}", segment.flags, segment.data.len(), note(&segment, ack)));
-        let mut packet = Ip::new(Protocol::TCP.0, bytes);
-        packet.tos = segment.tos;
+        let packet = Ip::new(Protocol::TCP.0, bytes);
         self.put_ip(&packet)
     }
 
@@ -334,16 +331,14 @@ impl<'a> Script<'a> {
                     self.say(format!("  > TCP {} to {}", header.flags, header.dst_port));
                 }
             }
-            (_, Network::Arp(packet)) => {
-                if self.shows_arp {
-                    self.say(format!(
-                        "  > ARP {:?} {} asks for {} to {}",
-                        packet.operation,
-                        packet.sender_protocol,
-                        packet.target_protocol,
-                        if packet.target_hardware == PEER_MAC { "us" } else { "all" }
-                    ));
-                }
+            (_, Network::Arp(packet)) if self.shows_arp => {
+                self.say(format!(
+                    "  > ARP {:?} {} asks for {} to {}",
+                    packet.operation,
+                    packet.sender_protocol,
+                    packet.target_protocol,
+                    if packet.target_hardware == PEER_MAC { "us" } else { "all" }
+                ));
             }
             (transport, Network::Ipv4(header)) if conn.is_none() => {
                 let what = match transport {

@@ -16,6 +16,8 @@ const ICMP: u8 = Protocol::ICMP.0;
 const UDP: u8 = Protocol::UDP.0;
 const TCP: u8 = Protocol::TCP.0;
 const MORE: u16 = 0x2000;
+/// From, to, and whether more follows.
+type Part = (usize, usize, bool);
 /// A port that nobody has.
 const NOBODY: u16 = 9;
 
@@ -155,7 +157,7 @@ pub(crate) fn fragments(s: &mut Script<'_>) -> Result<()> {
         packet.ident = id;
         packet
     };
-    let cases: Vec<(&str, Vec<(usize, usize, bool)>)> = vec![
+    let cases: Vec<(&str, Vec<Part>)> = vec![
         ("in order", vec![(0, 48, true), (48, 100, false)]),
         ("out of order", vec![(48, 100, false), (0, 48, true)]),
         ("three, the middle last", vec![(0, 32, true), (64, 100, false), (32, 64, true)]),
