@@ -166,7 +166,7 @@ const DEVIATIONS: &[Deviation] = &[
         "> nothing",
         "nobody has such an address (RFC 1122 §2.3.2)",
     ),
-    deviation("arp", &["hardware type 6"], "> nothing", "Ethernet is type 1 (RFC 826)"),
+    deviation("malformed_arp", &["hardware type 6"], "> nothing", "Ethernet is type 1 (RFC 826)"),
     deviation(
         "messages",
         &["type 13"],

@@ -139,10 +139,10 @@ lab::lab_test! {
 
     fn internet_and_link(lab) {
         let internet = compare(lab, cases!(ip: headers, fragments, messages, udp, addresses));
-        compare(lab, cases!(link: arp, frames)).and(internet)
+        compare(lab, cases!(link: arp, malformed_arp, frames)).and(internet)
     }
 
     fn resets_and_sequences(lab) {
-        compare(lab, cases!(states: resets, sequences))
+        compare(lab, cases!(states: resets, sequences, openings))
     }
 }

@@ -83,6 +83,13 @@ pub(crate) fn arp(s: &mut Script<'_>) -> Result<()> {
         s.put_frame(&frame(*to, PEER_MAC, EtherType::ARP, &bytes_of(packet)))?;
         s.settle_all()?;
     }
+    Ok(())
+}
+
+/// What is not ARP for IPv4 over Ethernet.
+pub(crate) fn malformed_arp(s: &mut Script<'_>) -> Result<()> {
+    s.shows_arp = true;
+    let all = EthernetAddress::BROADCAST;
     let good = bytes_of(&request());
     let wrong = |at: usize, value: u8| {
         let mut bytes = good.clone();

@@ -399,6 +399,11 @@ pub(crate) fn sequences(s: &mut Script<'_>) -> Result<()> {
     s.ask(&mut conn, seg("."))?;
     s.poll(&socket)?;
     s.ask(&mut conn, seg(".").at(-1))?;
+    Ok(())
+}
+
+/// Data and repetitions while a connection is opened, and one that succeeds another.
+pub(crate) fn openings(s: &mut Script<'_>) -> Result<()> {
     s.say("a SYN-ACK with data, and one with FIN:");
     let (mut conn, socket) = s.syn_sent()?;
     s.ask(&mut conn, seg("S.").mss(1460).len(5))?;
