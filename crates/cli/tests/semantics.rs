@@ -11,7 +11,8 @@ use anyhow::{Context, Result, ensure};
 use common::{Arch, PATIENCE, Stage, output_of};
 use lab::{Lab, Namespace, Process};
 
-const SECTIONS: [&str; 8] = ["stream", "ready", "epoll", "server", "datagram", "process", "family", "bulk"];
+const SECTIONS: [&str; 9] =
+    ["stream", "ready", "epoll", "server", "datagram", "process", "family", "bulk", "calls"];
 
 /// Compiles the program with the system's C compiler.
 fn compile(lab: &Lab) -> Result<PathBuf> {

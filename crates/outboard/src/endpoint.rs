@@ -181,6 +181,16 @@ impl Endpoint {
         self.inner.network.addresses.iter().any(|own| own.address() == address)
     }
 
+    /// Whether `address` is all hosts of a network of the endpoint's, or of any.
+    pub fn is_broadcast(&self, address: IpAddr) -> bool {
+        let IpAddr::V4(wanted) = address else { return false };
+        wanted.is_broadcast()
+            || self.inner.network.addresses.iter().any(|own| {
+                let hosts = u32::MAX.checked_shr(own.prefix_len().into()).unwrap_or(0);
+                hosts > 1 && own.contains(address) && wanted.to_bits() & hosts == hosts
+            })
+    }
+
     /// Whether packets to `address` would leave through this endpoint: it is on one of its links, or has a route.
     pub fn reaches(&self, address: IpAddr) -> bool {
         let network = &self.inner.network;

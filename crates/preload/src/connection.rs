@@ -364,12 +364,10 @@ fn connect_outboard(socket: &InetSocket, outboard: &raw::Socket, peer: SocketAdd
         Err(error) if errno::is_again(&error) => return Err(errno::error(libc::EINPROGRESS)),
         other => other?,
     }
-    match outboard.take_error()? {
-        Some(error) => Err(error),
-        None => match outboard.connect(for_stack(peer)) {
-            Err(error) if error.raw_os_error() == Some(libc::EISCONN) => Ok(()),
-            other => other,
-        },
+    // Asked again, it tells the outcome.
+    match outboard.connect(for_stack(peer)) {
+        Err(error) if error.raw_os_error() == Some(libc::EISCONN) => Ok(()),
+        other => other,
     }
 }
 

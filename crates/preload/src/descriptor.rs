@@ -164,6 +164,11 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
     if table::contains(fd) {
         let held = table::find(fd);
         let address = std::ptr::with_exposed_provenance_mut::<c_int>(argument as usize);
+        if matches!(request, libc::FIONREAD | libc::TIOCOUTQ)
+            && carried(held.as_ref()).is_some_and(|(_, outboard)| outboard.is_listening())
+        {
+            return errno::fail(libc::EINVAL);
+        }
         if let Some(answer) = answer(held.as_ref(), request) {
             if address.is_null() {
                 return errno::fail(libc::EFAULT);

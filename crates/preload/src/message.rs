@@ -35,6 +35,7 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Opti
     let Some(message) = (unsafe { message.as_mut() }) else { return Some(Err(errno::error(libc::EFAULT))) };
     // SAFETY: the caller's buffers.
     let received = unsafe { lists_mut(message.msg_iov, message.msg_iovlen) }
+        .map_err(too_long)
         .and_then(|buffers| transfer::receive(fd, socket, outboard, buffers, flags))
         .transpose()?;
     Some(received.and_then(|received| {
@@ -52,6 +53,11 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Opti
         message.msg_flags = if received.truncated { libc::MSG_TRUNC } else { 0 };
         Ok(received.count)
     }))
+}
+
+/// A list of too many buffers has another name here than for readv and writev.
+fn too_long(error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(libc::EINVAL) { errno::error(libc::EMSGSIZE) } else { error }
 }
 
 /// See recvmmsg(2).
@@ -121,7 +127,7 @@ unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Optio
     let remote = unsafe { address_of::read(message.msg_name.cast(), message.msg_namelen) };
     Some(sender(fd, &held, remote)?.and_then(|(socket, outboard)| {
         // SAFETY: the caller's buffers.
-        let buffers = unsafe { lists(message.msg_iov, message.msg_iovlen)? };
+        let buffers = unsafe { lists(message.msg_iov, message.msg_iovlen) }.map_err(too_long)?;
         transfer::send(socket, outboard, buffers, remote, flags)
     }))
 }

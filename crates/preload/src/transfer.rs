@@ -115,6 +115,9 @@ fn receive_datagram(
             Err(error) if errno::is_again(&error) => {}
             Err(error) => return Err(error),
         }
+        if outboard.is_read_shut() {
+            return Ok(Some(Received::default()));
+        }
         let both = socket.phase() == Phase::Both;
         if both {
             let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };

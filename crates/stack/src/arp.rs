@@ -43,7 +43,11 @@ impl<B: BufferFamily> Stack<B> {
             return;
         };
         let sender = packet.sender_protocol;
-        if !packet.sender_hardware.is_unicast() || sender.is_multicast() || sender.is_broadcast() {
+        if !packet.sender_hardware.is_unicast()
+            || sender.is_multicast()
+            || sender.is_broadcast()
+            || sender.is_loopback()
+        {
             self.stats.drop_arp_malformed += 1;
             return;
         }

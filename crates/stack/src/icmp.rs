@@ -28,6 +28,8 @@ pub(crate) enum IcmpKind {
     ProtocolUnreachable,
     PortUnreachable,
     ReassemblyTimeExceeded,
+    /// The byte of the header that makes no sense.
+    ParameterProblem(u8),
 }
 
 /// A packet of ours, as an error quotes it.
@@ -126,6 +128,7 @@ impl<B: BufferFamily> Stack<B> {
             }
             IcmpKind::PortUnreachable => Message::Unreachable { code: unreachable::PORT, next_hop_mtu: 0 },
             IcmpKind::ReassemblyTimeExceeded => Message::TimeExceeded { code: exceeded::REASSEMBLY },
+            IcmpKind::ParameterProblem(pointer) => Message::ParameterProblem { code: 0, pointer },
         };
         let room = MAX_ERROR_LEN - ipv4::HEADER_LEN - icmpv4::HEADER_LEN;
         let quote = &original[..original.len().min(room)];

@@ -54,6 +54,8 @@ enum Refusal {
     Multicast,
     UnicastInGroupFrame,
     SourceRoute,
+    /// The options cannot be walked through from this byte of the header on.
+    MalformedOptions(u8),
 }
 
 impl<B: BufferFamily> Stack<B> {
@@ -114,6 +116,10 @@ impl<B: BufferFamily> Stack<B> {
         };
         if let Err(refusal) = self.judge(interface, &header, options, in_group_frame) {
             self.count_refusal(refusal);
+            if let Refusal::MalformedOptions(pointer) = refusal {
+                let quote = frame.bytes.get(..usize::from(header.total_len)).unwrap_or(frame.bytes);
+                self.send_icmp_error_quoting(now, quote, IcmpKind::ParameterProblem(pointer));
+            }
             return;
         }
         let packet = Packet {
@@ -152,9 +158,6 @@ impl<B: BufferFamily> Stack<B> {
         if !loopback && self.is_local(IpAddr::V4(source)) {
             return Err(Refusal::OwnSource);
         }
-        if names_a_route(options) {
-            return Err(Refusal::SourceRoute);
-        }
         if destination.is_multicast() {
             return Err(Refusal::Multicast);
         }
@@ -165,7 +168,7 @@ impl<B: BufferFamily> Stack<B> {
         if !to_all && in_group_frame {
             return Err(Refusal::UnicastInGroupFrame);
         }
-        Ok(())
+        examine_options(options)
     }
 
     fn count_refusal(&mut self, refusal: Refusal) {
@@ -176,6 +179,7 @@ impl<B: BufferFamily> Stack<B> {
             Refusal::Multicast => &mut self.stats.drop_multicast,
             Refusal::UnicastInGroupFrame => &mut self.stats.drop_unicast_in_group_frame,
             Refusal::SourceRoute => &mut self.stats.drop_source_route,
+            Refusal::MalformedOptions(_) => &mut self.stats.drop_ip_header,
         };
         *counter += 1;
     }
@@ -258,21 +262,25 @@ impl<B: BufferFamily> Stack<B> {
     }
 }
 
-/// Whether the options ask for a route (RFC 1122 §3.2.1.8 (c) lets a host refuse that; everybody does).
-fn names_a_route(options: &[u8]) -> bool {
+/// Options that ask for a route are refused (RFC 1122 §3.2.1.8 (c) lets a host do that; everybody does), and those that
+/// make no sense are told to the sender (§3.2.2.5). All others are skipped.
+fn examine_options(options: &[u8]) -> Result<(), Refusal> {
     let mut rest = options;
     while let Some((&kind, tail)) = rest.split_first() {
         match kind {
-            0 => return false,
+            0 => return Ok(()),
             1 => rest = tail,
-            LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => return true,
+            LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => return Err(Refusal::SourceRoute),
             _ => match tail.first().map(|&length| usize::from(length)) {
                 Some(length) if length >= 2 && length <= rest.len() => rest = &rest[length..],
-                _ => return false,
+                _ => {
+                    let at = ipv4::HEADER_LEN + options.len() - rest.len();
+                    return Err(Refusal::MalformedOptions(at as u8));
+                }
             },
         }
     }
-    false
+    Ok(())
 }
 
 #[cfg(test)]
@@ -281,12 +289,13 @@ mod tests {
 
     #[test]
     fn source_routes_are_seen_behind_other_options_and_nothing_loops() {
-        assert!(names_a_route(&[1, 1, 7, 3, 4, LOOSE_SOURCE_ROUTE, 3, 4]));
-        assert!(names_a_route(&[STRICT_SOURCE_ROUTE]));
-        assert!(!names_a_route(&[0, LOOSE_SOURCE_ROUTE, 3, 4]));
-        assert!(!names_a_route(&[7, 0, LOOSE_SOURCE_ROUTE, 3]));
-        assert!(!names_a_route(&[7, 1, 1]));
-        assert!(!names_a_route(&[7, 200, 1]));
-        assert!(!names_a_route(&[7]));
+        let source_route = Err(Refusal::SourceRoute);
+        assert_eq!(examine_options(&[1, 1, 7, 3, 4, LOOSE_SOURCE_ROUTE, 3, 4]), source_route);
+        assert_eq!(examine_options(&[STRICT_SOURCE_ROUTE]), source_route);
+        assert_eq!(examine_options(&[0, LOOSE_SOURCE_ROUTE, 3, 4]), Ok(()));
+        assert_eq!(examine_options(&[7, 0, LOOSE_SOURCE_ROUTE, 3]), Err(Refusal::MalformedOptions(20)));
+        assert_eq!(examine_options(&[1, 7, 1, 1]), Err(Refusal::MalformedOptions(21)));
+        assert_eq!(examine_options(&[7, 200, 1]), Err(Refusal::MalformedOptions(20)));
+        assert_eq!(examine_options(&[7, 3, 4, 7]), Err(Refusal::MalformedOptions(23)));
     }
 }

@@ -93,8 +93,10 @@ pub struct Config {
     pub window_scaling: bool,
     /// Offer and accept selective acknowledgements (RFC 2018).
     pub selective_acks: bool,
-    /// Offer and accept explicit congestion notification (RFC 3168).
+    /// Offer explicit congestion notification (RFC 3168), and accept it.
     pub ecn: bool,
+    /// Accept it from a peer that offers it, as Linux does by default.
+    pub ecn_accept: bool,
     /// The congestion control.
     pub congestion: CongestionAlgorithm,
     /// Spread a window over the round trip.
@@ -164,6 +166,7 @@ impl Default for Config {
             window_scaling: true,
             selective_acks: true,
             ecn: false,
+            ecn_accept: true,
             congestion: CongestionAlgorithm::default(),
             pacing: true,
             initial_congestion_window: 10,

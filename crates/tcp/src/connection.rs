@@ -102,6 +102,7 @@ impl Connection {
         let mut connection =
             Self::new(now, config, (local, remote), isn, timestamp_offset, State::SynReceived);
         connection.passive = true;
+        connection.settings.ecn |= config.ecn_accept;
         connection.on_peer_syn(now, syn);
         connection
     }
@@ -196,6 +197,11 @@ impl Connection {
         self.on_event(Event::Abort);
     }
 
+    /// In TIME-WAIT: a new connection takes the place of this one (RFC 1122 §4.2.2.13).
+    pub fn handle_succeeded(&mut self) {
+        self.on_event(Event::LingerExpired);
+    }
+
     /// An ICMP error that quotes a segment with the sequence number `seq`. Returns false if the number is not in
     /// flight: then it is an old or a forged one and means nothing (RFC 5927 §4.1).
     pub fn handle_icmp_error(&mut self, error: IcmpError, seq: SeqNumber) -> bool {
@@ -241,7 +247,8 @@ impl Connection {
                 self.pending.reset = true;
                 self.release(Error::Aborted);
             }
-            Action::StartTimeWait => self.pending.ack = true,
+            // A FIN is acknowledged by the step that processes it; the acknowledgement of ours is not answered.
+            Action::StartTimeWait => {}
             Action::Release => {
                 if event == Event::Abort {
                     self.error.get_or_insert(Error::Aborted);

@@ -95,12 +95,17 @@ impl TimeWait {
         if header.flags.contains(Flags::FIN) && !old_timestamp {
             // A retransmitted FIN: our last acknowledgement was lost; two more segment lifetimes.
             self.deadline = now + Duration::from_millis(self.duration_ms.into());
-            return self.answer(now, header);
+            return self.answer(now, segment);
         }
         if segment.sequence_len() == 0 && header.seq == self.receive_next && !old_timestamp {
             return TimeWaitVerdict::Drop; // an acknowledgement where nothing is open: nothing to say
         }
-        self.answer(now, header)
+        self.answer(now, segment)
+    }
+
+    /// A SYN that could open a new connection where nobody listens: acknowledged as any other segment.
+    pub fn refuse(&mut self, now: Instant, segment: &SegmentIn<'_>) -> TimeWaitVerdict {
+        self.answer(now, segment)
     }
 
     /// RFC 6191 §2: a newer timestamp, or without timestamps a sequence number beyond the old connection's.
@@ -114,8 +119,14 @@ impl TimeWait {
         }
     }
 
-    fn answer(&mut self, now: Instant, header: &Header) -> TimeWaitVerdict {
-        if self.answered_at != Instant::ZERO && now.saturating_since(self.answered_at) < ANSWER_INTERVAL {
+    fn answer(&mut self, now: Instant, segment: &SegmentIn<'_>) -> TimeWaitVerdict {
+        let header = &segment.header;
+        // What has data or a FIN is a retransmission and no answer to an answer.
+        let may_loop = segment.sequence_len() == 0 || header.flags.contains(Flags::SYN);
+        if may_loop
+            && self.answered_at != Instant::ZERO
+            && now.saturating_since(self.answered_at) < ANSWER_INTERVAL
+        {
             return TimeWaitVerdict::Drop;
         }
         self.answered_at = now;

@@ -74,7 +74,7 @@ impl Verdict {
 
     /// Whether the segment must be answered with [`crate::reset_for`].
     pub const fn wants_reset(self) -> bool {
-        matches!(self, Self::HandshakeReset | Self::Closed)
+        matches!(self, Self::HandshakeReset | Self::DataAfterClose | Self::Closed)
     }
 
     /// Whether anything of the segment was used.

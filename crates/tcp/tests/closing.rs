@@ -167,7 +167,9 @@ fn time_wait_is_small_and_answers_a_repeated_fin() {
     };
     assert_eq!(answer.header.ack, peer.header(ACK, 1, 0).seq);
     assert_eq!(record.deadline(), deadline + Duration::from_secs(10), "2 MSL from here");
-    assert!(matches!(give(&mut record, now, peer.header(FIN_ACK, 0, 1)), TimeWaitVerdict::Drop), "rate");
+    // A retransmission is answered every time; what could answer our answer is not.
+    assert!(matches!(give(&mut record, now, peer.header(FIN_ACK, 0, 1)), TimeWaitVerdict::Answer(_)));
+    assert!(matches!(give(&mut record, now, peer.header(ACK, -5, 1)), TimeWaitVerdict::Drop), "rate");
 }
 
 #[test]
@@ -202,4 +204,30 @@ fn a_newer_syn_reopens_and_an_older_does_not() {
     assert!(matches!(give(&mut record, peer.now, peer.header(SYN, -500, 0)), TimeWaitVerdict::Reopen(_)));
     peer.timestamp = Some(999);
     assert!(matches!(give(&mut record, peer.now, peer.header(SYN, 70_000, 0)), TimeWaitVerdict::Answer(_)));
+}
+
+#[test]
+fn the_acknowledgement_of_our_fin_is_not_acknowledged() {
+    let mut peer = established();
+    peer.conn.handle_shutdown();
+    peer.drain();
+    let header = peer.header(FIN_ACK, 0, 0);
+    peer.give(header, &[]);
+    assert!(peer.poll().is_some(), "the peer's FIN is");
+    let header = peer.header(ACK, 1, 1);
+    peer.give(header, &[]);
+    assert_eq!((peer.conn.state(), peer.poll()), (State::TimeWait, None));
+}
+
+#[test]
+fn a_reset_while_both_close_is_told() {
+    let mut peer = established();
+    peer.conn.handle_shutdown();
+    peer.drain();
+    let header = peer.header(FIN_ACK, 0, 0);
+    peer.give(header, &[]);
+    assert_eq!(peer.conn.state(), State::Closing);
+    let header = peer.header(RST, 1, 0);
+    peer.give(header, &[]);
+    assert_eq!((peer.conn.state(), peer.conn.error()), (State::Closed, Some(Error::Reset)));
 }

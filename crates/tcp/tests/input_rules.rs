@@ -213,10 +213,11 @@ fn data_after_the_owner_closed_resets() {
     let mut peer = established();
     peer.conn.handle_close(peer.now);
     peer.drain();
-    assert_eq!(peer.more(10), Verdict::DataAfterClose);
-    let seen = peer.poll().unwrap();
-    assert!(seen.flags.contains(RST));
-    assert_eq!(seen.seq, 1);
+    let verdict = peer.more(10);
+    assert_eq!(verdict, Verdict::DataAfterClose);
+    // The caller answers with a reset where the peer says that it is, which the peer believes (RFC 5961 §3).
+    assert!(verdict.wants_reset());
+    assert_eq!(peer.poll(), None);
     assert_eq!(peer.conn.state(), State::Closed);
 }
 
@@ -231,4 +232,48 @@ fn closing_with_unread_data_resets() {
     peer.conn.handle_consumed(peer.now, 10);
     peer.conn.handle_close(peer.now);
     assert!(peer.poll().unwrap().flags.contains(Flags::FIN));
+}
+
+/// With SACK; the first 100 bytes are here.
+fn established_with_sack() -> Peer {
+    let options = Options { mss: Some(1000), sack_permitted: true, ..Options::default() };
+    let mut peer = Peer::established_with(&Config::default(), options);
+    peer.data(0, 100);
+    peer.drain();
+    peer
+}
+
+#[test]
+fn partial_duplicates_are_reported() {
+    // RFC 2883 §4.1: before the window, behind it, and both.
+    let mut peer = established_with_sack();
+    peer.conn.set_quickack(true);
+    peer.drain();
+    peer.data(90, 30);
+    assert_eq!(peer.poll().unwrap().sack, [(90, 100)]);
+    peer.data(150, 20);
+    peer.drain();
+    peer.data(140, 20);
+    assert_eq!(peer.poll().unwrap().sack, [(150, 160), (140, 170)]);
+    peer.data(120, 25);
+    assert_eq!(peer.poll().unwrap().sack, [(140, 145)]);
+}
+
+#[test]
+fn an_acknowledgement_older_than_the_connection_is_challenged() {
+    let mut peer = established();
+    let header = peer.header(ACK, 0, -1);
+    assert_eq!(peer.give(header, b"forged"), Verdict::AckTooOld);
+    assert_eq!(peer.conn.received_to(), 0);
+}
+
+#[test]
+fn a_segment_that_is_not_believed_leaves_no_timestamp() {
+    let stamps = Timestamps { value: 100, echo: 0 };
+    let options = Options { mss: Some(1000), timestamps: Some(stamps), ..Options::default() };
+    let mut peer = Peer::established_with(&Config::default(), options);
+    let mut header = peer.header(ACK, 0, 5000);
+    header.options.timestamps = Some(Timestamps { value: 200, echo: 0 });
+    assert_eq!(peer.give(header, &[]), Verdict::AckTooNew);
+    assert_eq!(peer.poll_raw().unwrap().header.options.timestamps.unwrap().echo, 100);
 }

@@ -207,8 +207,8 @@ fn connection_state(connection: &tcp::Connection, live: &Live, before: State) ->
 fn errno(error: tcp::Error, connection: &tcp::Connection) -> i32 {
     match error {
         tcp::Error::Refused => libc::ECONNREFUSED,
-        // Linux (tcp_reset): a reset after the peer's FIN only means that sending is over.
-        tcp::Error::Reset if connection.is_peer_closed() => libc::EPIPE,
+        // Linux (tcp_reset): a reset after the peer's FIN, but before ours, only means that sending is over.
+        tcp::Error::Reset if connection.is_peer_closed() && !connection.is_send_closed() => libc::EPIPE,
         tcp::Error::Reset => libc::ECONNRESET,
         tcp::Error::TimedOut => libc::ETIMEDOUT,
         tcp::Error::HostUnreachable => libc::EHOSTUNREACH,

@@ -29,6 +29,14 @@ impl Socket {
         if self.endpoint.is_dead() {
             return Err(errno(libc::ENETDOWN));
         }
+        if let Some(remote) = remote {
+            if remote.port() == 0 {
+                return Err(errno(libc::EINVAL));
+            }
+            if self.endpoint.is_broadcast(remote.ip()) && !self.options().broadcast {
+                return Err(errno(libc::EACCES));
+            }
+        }
         let mut side = lock(&self.send.side);
         let SendSide::Datagrams(datagrams) = &mut *side else { return Err(errno(libc::EISCONN)) };
         let outcome = datagrams.send(remote, buffers);
@@ -58,6 +66,11 @@ impl Socket {
             Some(error) => error,
             None => errno(libc::EAGAIN),
         })
+    }
+
+    /// Whether nothing more is to be received since the program has said so.
+    pub fn is_read_shut(&self) -> bool {
+        self.progress.read_shut.load(Ordering::Acquire)
     }
 
     pub(super) fn has_datagram(&self) -> bool {

@@ -144,6 +144,13 @@ impl Socket {
         if self.kind == Kind::Stream && self.endpoint.is_dead() && !state.contains(State::LISTENING) {
             return (state - State::CONNECTING) | State::ERROR | State::CLOSED;
         }
+        if state.contains(State::CLOSED)
+            && !state.contains(State::CONNECTED)
+            && !self.progress.connect_called.load(Ordering::Acquire)
+        {
+            // An attempt failed, and the program was told: as a fresh socket (Linux disconnects it then).
+            return State::empty();
+        }
         state
     }
 
@@ -229,13 +236,25 @@ impl Socket {
     /// As Linux answers: once with the outcome, then that it is connected.
     fn connect_again(&self, state: State) -> io::Result<()> {
         if let Some(error) = self.take_error()? {
+            self.forget_attempt(state);
             return Err(error);
         }
         if state.contains(State::CONNECTED) {
             let told = self.progress.connect_told.swap(true, Ordering::AcqRel);
             return if told { Err(errno(libc::EISCONN)) } else { Ok(()) };
         }
-        Err(errno(if state.contains(State::CONNECTING) { libc::EALREADY } else { libc::ECONNABORTED }))
+        if state.contains(State::CONNECTING) {
+            return Err(errno(libc::EALREADY));
+        }
+        self.forget_attempt(state);
+        Err(errno(libc::ECONNABORTED))
+    }
+
+    /// The outcome of a failed connect is told: the socket may try again.
+    fn forget_attempt(&self, state: State) {
+        if !state.contains(State::CONNECTED) {
+            self.progress.connect_called.store(false, Ordering::Release);
+        }
     }
 
     /// Undoes a connect: a datagram socket has no peer any more, a connection is reset.

@@ -30,6 +30,16 @@ pub(crate) use registration::Registration;
 use crate::table::{Held, Weak};
 use crate::{errno, real};
 
+/// A registration that wakes one of several instances; it is never modified, and few flags stand beside it.
+const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+const BESIDE_EXCLUSIVE: u32 = (libc::EPOLLIN
+    | libc::EPOLLOUT
+    | libc::EPOLLERR
+    | libc::EPOLLHUP
+    | libc::EPOLLWAKEUP
+    | libc::EPOLLET
+    | libc::EPOLLEXCLUSIVE) as u32;
+
 /// An epoll instance as the descriptor table holds it; its registrations end with it.
 pub(crate) struct Epoll(Arc<Core>);
 
@@ -184,6 +194,9 @@ impl Core {
     fn add(self: &Arc<Self>, fd: c_int, held: &Held, event: epoll_event) -> io::Result<()> {
         let socket = held.socket().ok_or_else(|| errno::error(libc::EBADF))?;
         let outboard = socket.existing().ok_or_else(|| errno::error(libc::EBADF))?;
+        if event.events & EXCLUSIVE != 0 && event.events & !BESIDE_EXCLUSIVE != 0 {
+            return Err(errno::error(libc::EINVAL));
+        }
         let waiter = self.activate(outboard.endpoint())?;
         let weak = held.downgrade();
         let registration = {
@@ -202,10 +215,16 @@ impl Core {
     }
 
     fn modify(&self, fd: c_int, held: &Held, event: epoll_event) -> io::Result<()> {
+        if event.events & EXCLUSIVE != 0 {
+            return Err(errno::error(libc::EINVAL));
+        }
         let registration = lock(&self.registrations)
             .get(&(fd, held.downgrade().id()))
             .cloned()
             .ok_or_else(|| errno::error(libc::ENOENT))?;
+        if registration.is_exclusive() {
+            return Err(errno::error(libc::EINVAL));
+        }
         registration.rearm(event);
         if let (Some(waiter), Some(outboard)) =
             (self.active(), held.socket().and_then(crate::description::InetSocket::existing))

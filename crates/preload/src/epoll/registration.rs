@@ -68,6 +68,11 @@ impl Registration {
         *self.lock() = State { event, told: 0, received: 0, blocked: 0 };
     }
 
+    /// Whether it was registered with `EPOLLEXCLUSIVE`.
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.lock().event.events & libc::EPOLLEXCLUSIVE as u32 != 0
+    }
+
     /// Nothing is told any more.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);

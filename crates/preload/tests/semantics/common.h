@@ -65,4 +65,5 @@ void family_cases(void);
 void leave_by_exit(void);
 void leave_by_underscore_exit(void);
 void bulk_cases(void);
+void calls_cases(void);
 #endif

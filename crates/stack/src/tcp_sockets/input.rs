@@ -57,6 +57,13 @@ impl<B: BufferFamily> Stack<B> {
     fn give_segment(&mut self, now: Instant, index: u32, tuple: &FourTuple, segment: &tcp::SegmentIn<'_>) {
         let Some(tcp) = self.sockets.get_index_mut(index).and_then(|socket| socket.tcp_mut()) else { return };
         let flags = segment.header.flags;
+        if tcp.connection.state() == tcp::State::TimeWait
+            && flags & (Flags::ACK | Flags::RST | Flags::SYN) == Flags::SYN
+            && self.succeed_held(now, index, tuple, segment)
+        {
+            return;
+        }
+        let Some(tcp) = self.sockets.get_index_mut(index).and_then(|socket| socket.tcp_mut()) else { return };
         if tcp.stage == Stage::HalfOpen && flags & (Flags::ACK | Flags::RST | Flags::SYN) == Flags::ACK {
             let parent = tcp.parent;
             if self.accept_is_full(parent) {

@@ -59,18 +59,43 @@ impl<B: BufferFamily> Stack<B> {
         segment: &tcp::SegmentIn<'_>,
     ) {
         self.stats.time_wait_in += 1;
+        let listens = self.find_listener(tuple).is_some();
         let Some(record) = self.time_waits.get_index_mut(index) else { return };
-        match record.record.handle_segment(now, segment) {
+        let mut verdict = record.record.handle_segment(now, segment);
+        if matches!(verdict, tcp::TimeWaitVerdict::Reopen(_)) && !listens {
+            verdict = record.record.refuse(now, segment);
+        }
+        match verdict {
             tcp::TimeWaitVerdict::Drop => {}
             // A deadline that moved on is seen when the timer fires.
             tcp::TimeWaitVerdict::Answer(answer) => self.send_bare_segment(now, tuple, &answer),
             tcp::TimeWaitVerdict::Reopen(at_least) => {
-                if self.find_listener(tuple).is_some() {
-                    self.forget_time_wait(index);
-                }
+                self.forget_time_wait(index);
                 self.handle_unclaimed(now, tuple, segment, Some(at_least));
             }
         }
+    }
+
+    /// A SYN for a connection in TIME-WAIT whose owner still holds the socket: what a record would allow is allowed here,
+    /// too. Whether a new connection was begun; the old one is closed then.
+    pub(crate) fn succeed_held(
+        &mut self,
+        now: Instant,
+        index: u32,
+        tuple: &FourTuple,
+        segment: &tcp::SegmentIn<'_>,
+    ) -> bool {
+        let Some(tcp) = self.sockets.get_index(index).and_then(|socket| socket.tcp()) else { return false };
+        let Some(mut record) = tcp.connection.time_wait() else { return false };
+        let tcp::TimeWaitVerdict::Reopen(at_least) = record.handle_segment(now, segment) else {
+            return false;
+        };
+        if self.find_listener(tuple).is_none() {
+            return false;
+        }
+        self.with_tcp(now, index, tcp::Connection::handle_succeeded);
+        self.handle_unclaimed(now, tuple, segment, Some(at_least));
+        true
     }
 
     /// A record's timer fired.

@@ -9,8 +9,8 @@ use crate::segment::SegmentIn;
 use crate::state::State;
 use crate::timer::Stamp;
 
-/// The smallest MSS believed, options included: a peer cannot make us send a byte a segment.
-pub(crate) const MIN_MSS: u16 = 88;
+/// The smallest MSS believed, options included: a peer cannot make us send a byte a segment. As in Linux.
+pub(crate) const MIN_MSS: u16 = 48;
 /// The peer's MSS if it announces none (RFC 9293 §3.7.1).
 const DEFAULT_MSS_V4: u16 = 536;
 const DEFAULT_MSS_V6: u16 = 1220;
@@ -35,7 +35,7 @@ impl Connection {
         self.recv.last_ack_sent = 1;
         self.heard_at = Stamp::at(now);
         let default = if self.ends.is_ipv4() { DEFAULT_MSS_V4 } else { DEFAULT_MSS_V6 };
-        self.send.peer_mss = options.mss.unwrap_or(default).max(MIN_MSS);
+        self.send.peer_mss = options.mss.filter(|mss| *mss > 0).unwrap_or(default).max(MIN_MSS);
         self.settings.sack &= options.sack_permitted;
         // RFC 7323 §2.2: both sides must send the option; a shift over 14 is taken as 14.
         self.settings.window_scaling &= options.window_scale.is_some();
@@ -70,9 +70,12 @@ impl Connection {
         self.settings.ecn &= flags.intersection(Flags::ECE | Flags::CWR) == expected;
     }
 
-    /// The window field of a SYN: not scaled.
+    /// The window field of a SYN: not scaled, but a value that can be said with scaling as well, so that the first
+    /// segment behind it does not take anything back (RFC 7323 §2.4).
     pub(crate) fn syn_window(&self) -> u16 {
-        u16::try_from(self.recv.room()).unwrap_or(u16::MAX)
+        let window = u16::try_from(self.recv.room()).unwrap_or(u16::MAX);
+        let granule = if self.settings.window_scaling { 1 << self.recv.scale } else { 1 };
+        if window > granule { window - window % granule } else { window }
     }
 
     /// The options of our SYN or SYN-ACK. A SYN-ACK carries only what the SYN carried.

@@ -25,6 +25,15 @@ impl Connection {
         segment: &SegmentIn<'_>,
     ) -> ControlFlow<Verdict> {
         let flags = segment.header.flags;
+        let ack = position_of(segment.header.ack, self.send.iss, self.send.una);
+        if flags.contains(Flags::ACK)
+            && !flags.contains(Flags::RST)
+            && (ack <= self.send.una as i64 || ack > self.send.nxt as i64)
+        {
+            // RFC 9293 §3.5.2, group 2: while not synchronised, an acknowledgement of what was not sent is answered with a
+            // reset, wherever the segment lies.
+            return ControlFlow::Break(Verdict::HandshakeReset);
+        }
         if !flags.contains(Flags::SYN) || segment.header.seq != self.recv.irs || flags.contains(Flags::RST) {
             return ControlFlow::Continue(());
         }
@@ -34,10 +43,6 @@ impl Connection {
                 self.send.scoreboard.mark_all_lost();
             }
             return ControlFlow::Break(Verdict::Duplicate);
-        }
-        let ack = position_of(segment.header.ack, self.send.iss, self.send.una);
-        if ack <= 0 || ack > self.send.nxt as i64 {
-            return ControlFlow::Break(Verdict::HandshakeReset);
         }
         // Simultaneous open (RFC 9293 §3.5, figure 8): the SYN was known before, its acknowledgement is new.
         self.send.window = u32::from(segment.header.window);

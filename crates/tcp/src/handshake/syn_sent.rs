@@ -35,7 +35,7 @@ impl Connection {
             return Verdict::ResetAccepted;
         }
         // Fourth: the SYN bit. (Third, security, does not apply.)
-        if !flags.contains(Flags::SYN) || flags.contains(Flags::FIN) {
+        if !flags.contains(Flags::SYN) {
             return Verdict::HandshakeIgnored;
         }
         self.on_peer_syn(now, segment);
@@ -46,7 +46,7 @@ impl Connection {
         } else {
             self.on_event(Event::SynReceived);
         }
-        // Text on a SYN is not taken; the peer sends it again (it is not acknowledged).
+        // Text on a SYN is not taken, nor a FIN; the peer sends it again (it is not acknowledged).
         Verdict::Accepted
     }
 }

@@ -70,7 +70,6 @@ impl Connection {
             let old = start < nxt;
             return ControlFlow::Break(if old { Verdict::Duplicate } else { Verdict::BeyondWindow });
         }
-        self.update_ts_recent(now, segment, start);
         ControlFlow::Continue(self.trim(segment, start))
     }
 

@@ -25,18 +25,23 @@ impl Connection {
         if self.state == State::SynReceived {
             self.on_ack_in_syn_received(now, segment, ack)?;
         }
+        // A segment whose acknowledgement is not believed leaves no timestamp behind either.
+        let start = position_of(segment.header.seq, self.recv.irs, self.recv.nxt);
         // RFC 5961 §5: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
         if ack > self.send.nxt as i64 {
             self.challenge(now);
             return ControlFlow::Break(Verdict::AckTooNew);
         }
         if ack < self.send.una as i64 {
-            if ack < self.send.una as i64 - i64::from(self.send.max_window) {
+            // Nothing before the SYN's acknowledgement was ever acknowledged.
+            if ack < (self.send.una as i64 - i64::from(self.send.max_window)).max(1) {
                 self.challenge(now);
                 return ControlFlow::Break(Verdict::AckTooOld);
             }
+            self.update_ts_recent(now, segment, start);
             return ControlFlow::Continue(()); // an old one: its text may still be new
         }
+        self.update_ts_recent(now, segment, start);
         self.on_acceptable_ack(now, segment, ack as Position);
         ControlFlow::Continue(())
     }

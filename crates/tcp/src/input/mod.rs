@@ -17,7 +17,7 @@ use wire::tcp::Flags;
 
 use crate::connection::Connection;
 use crate::segment::{ReceiveBuffer, SegmentIn};
-use crate::state::State;
+use crate::state::{Event, State};
 use crate::timer::Stamp;
 use crate::verdict::Verdict;
 
@@ -92,6 +92,11 @@ impl Connection {
     fn step_4_syn(&mut self, now: Instant, segment: &SegmentIn<'_>) -> ControlFlow<Verdict> {
         if !segment.header.flags.contains(Flags::SYN) {
             return ControlFlow::Continue(());
+        }
+        let offset = segment.header.seq.distance_from(self.recv.seq(self.recv.nxt));
+        if self.state == State::SynReceived && self.passive && u64::from(offset) < self.recv.window() {
+            self.on_event(Event::ResetReceived);
+            return ControlFlow::Break(Verdict::ReturnedToListen);
         }
         self.challenge(now);
         ControlFlow::Break(Verdict::SynChallenged)

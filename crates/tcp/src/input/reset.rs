@@ -31,12 +31,14 @@ impl Connection {
                 self.on_event(Event::ResetReceived);
                 Verdict::ResetAccepted
             }
-            State::Established | State::FinWait1 | State::FinWait2 | State::CloseWait => {
+            // Linux tells an owner that still holds the socket in CLOSING and LAST-ACK, too: what was sent may be lost.
+            State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck => {
                 self.error = Some(Error::Reset);
-                self.on_event(Event::ResetReceived);
-                Verdict::ResetAccepted
-            }
-            State::Closing | State::LastAck => {
                 self.on_event(Event::ResetReceived);
                 Verdict::ResetAccepted
             }

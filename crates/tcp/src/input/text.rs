@@ -6,9 +6,10 @@ use base::Instant;
 
 use super::acceptable::Text;
 use crate::connection::Connection;
+use crate::error::Error;
 use crate::recv::reassembly::{Insert, Range, most_ranges};
 use crate::segment::{ReceiveBuffer, SegmentIn};
-use crate::state::Event;
+use crate::state::{Event, State};
 use crate::verdict::Verdict;
 
 impl Connection {
@@ -35,8 +36,10 @@ impl Connection {
             return ControlFlow::Continue(Verdict::Accepted);
         }
         if self.orphaned {
-            // Nobody will read it: the peer must know (RFC 1122 §4.2.2.13, RFC 2525 §2.17).
-            self.on_event(Event::Abort);
+            // Nobody will read it: the peer must know (RFC 1122 §4.2.2.13, RFC 2525 §2.17). The reset stands where the peer
+            // said that it is, so that it counts even if our FIN is still on its way.
+            self.error = Some(Error::Aborted);
+            self.on_event(Event::ResetReceived);
             return ControlFlow::Break(Verdict::DataAfterClose);
         }
         let length = (end - text.start) as usize;
@@ -53,8 +56,8 @@ impl Connection {
     }
 
     fn step_7_after_fin(&mut self, segment: &SegmentIn<'_>, text: &Text) -> ControlFlow<Verdict, Verdict> {
-        if segment.sequence_len() > 0 {
-            self.pending.ack = true;
+        if segment.sequence_len() > 0 && (text.skip > 0 || self.state == State::TimeWait) {
+            self.pending.ack = true; // a retransmission in part, or whatever comes after everything was done
         }
         if text.fin == Some(self.recv.nxt.wrapping_sub(1)) {
             return ControlFlow::Continue(Verdict::Duplicate);
@@ -74,7 +77,9 @@ impl Connection {
             self.pending.ack = true;
             return ControlFlow::Break(Verdict::NoMemory);
         }
-        self.recv.nxt = text.start + bytes.len() as u64;
+        let end = text.start + bytes.len() as u64;
+        self.note_seen_before(text, end);
+        self.recv.nxt = end;
         let filled = self.advance_over_reassembly();
         if filled {
             self.pending.ack = true; // RFC 5681 §4.2: a segment that fills a gap is acknowledged at once
@@ -112,11 +117,25 @@ impl Connection {
             }
             return ControlFlow::Break(Verdict::NoMemory);
         }
+        let overlap = reassembly.overlap(range);
         let covered = reassembly.insert(range) == Insert::Covered;
-        if covered {
-            self.note_duplicate_range(range);
+        if let Some(overlap) = overlap {
+            self.note_duplicate_range(overlap);
         }
         ControlFlow::Continue(if covered { Verdict::Duplicate } else { Verdict::OutOfOrder })
+    }
+
+    /// What of a segment that is next in order had come before is reported as a duplicate (RFC 2883 §4.1).
+    #[inline]
+    fn note_seen_before(&mut self, text: &Text, end: u64) {
+        if text.skip > 0 {
+            let start = text.start.saturating_sub(text.skip as u64).max(1);
+            self.note_duplicate_range(Range { start, end: text.start });
+        } else if let Some(kept) = &self.recv.reassembly
+            && let Some(overlap) = kept.overlap(Range { start: text.start, end })
+        {
+            self.note_duplicate_range(overlap);
+        }
     }
 
     /// A FIN without text beyond a gap wants an acknowledgement at once too.

@@ -77,13 +77,21 @@ impl Reassembly {
 
     fn note_recent(&mut self, position: Position) {
         let range = self.range_at(position);
+        // The place of the same range, or of one that is no more, or the last.
         let known = self
             .recent
             .iter()
-            .position(|&p| range.is_some_and(|r| p >= r.start && p < r.end))
+            .position(|&p| self.range_at(p).is_none_or(|found| Some(found) == range))
             .unwrap_or(RECENT - 1);
         self.recent.copy_within(..known, 1);
         self.recent[0] = position;
+    }
+
+    /// The first part of `range` that is covered already.
+    pub(crate) fn overlap(&self, range: Range) -> Option<Range> {
+        let index = self.ranges.partition_point(|r| r.end <= range.start);
+        let known = self.ranges.get(index).filter(|r| r.start < range.end)?;
+        Some(Range { start: known.start.max(range.start), end: known.end.min(range.end) })
     }
 
     /// The range that covers `position`.
@@ -140,6 +148,18 @@ mod tests {
     }
 
     #[test]
+    fn what_overlaps_is_found() {
+        let mut kept = Reassembly::default();
+        kept.insert(range(20, 30));
+        kept.insert(range(40, 50));
+        assert_eq!(kept.overlap(range(10, 20)), None);
+        assert_eq!(kept.overlap(range(10, 25)), Some(range(20, 25)));
+        assert_eq!(kept.overlap(range(25, 60)), Some(range(25, 30)));
+        assert_eq!(kept.overlap(range(30, 60)), Some(range(40, 50)));
+        assert_eq!(kept.overlap(range(50, 60)), None);
+    }
+
+    #[test]
     fn the_newest_range_is_reported_first() {
         let mut kept = Reassembly::default();
         for start in [100, 200, 300, 400, 500] {
@@ -149,6 +169,20 @@ mod tests {
         let starts: Vec<_> = kept.recent_ranges().map(|r| r.start).collect();
         assert_eq!(starts[..2], [200, 500]);
         assert!(starts.len() <= 4);
+    }
+
+    #[test]
+    fn ranges_that_were_reached_leave_their_places() {
+        let mut kept = Reassembly::default();
+        for start in [100, 20, 40] {
+            kept.insert(range(start, start + 10));
+        }
+        assert_eq!(kept.advance(60), 60);
+        for start in [200, 300, 400] {
+            kept.insert(range(start, start + 10));
+        }
+        let starts: Vec<_> = kept.recent_ranges().map(|r| r.start).collect();
+        assert_eq!(starts, [400, 300, 200, 100]);
     }
 
     #[test]
