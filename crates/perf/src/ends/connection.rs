@@ -96,6 +96,22 @@ impl Net {
         }
     }
 
+    /// Where a listener's own host reaches it: a stack of the library has no 127.0.0.1.
+    pub(super) fn reachable(&self, local: SocketAddr) -> SocketAddr {
+        if !local.ip().is_unspecified() {
+            return local;
+        }
+        let own = match self {
+            Self::Kernel => None,
+            Self::Outboard(endpoint) => endpoint.addresses().first().map(|own| own.address()),
+        };
+        let loopback = match local.ip() {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::LOCALHOST),
+        };
+        SocketAddr::new(own.unwrap_or(loopback), local.port())
+    }
+
     /// An address to bind to for talking to `remote`.
     pub(super) fn any_address(remote: SocketAddr) -> SocketAddr {
         match remote.ip() {

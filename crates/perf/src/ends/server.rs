@@ -1,7 +1,7 @@
 //! The server's end: control connections, and the threads that answer on the data's port.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -106,7 +106,7 @@ fn serve_streams(server: &Server, address: IpAddr, control: &Connection, plan: &
         // Whoever waits for a connection gets one that says nothing.
         let waiting = if plan.work == Work::Hold { 1 } else { session.waiting.load(Ordering::SeqCst) };
         for _ in 0..waiting {
-            net.connect(reachable(local))?;
+            net.connect(net.reachable(local))?;
         }
         ended
     })?;
@@ -228,14 +228,4 @@ impl Server {
         outcome.sockets = self.net.name().to_owned();
         Ok(())
     }
-}
-
-/// Where a listener's own host reaches it.
-fn reachable(local: SocketAddr) -> SocketAddr {
-    let ip = match local.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        other => other,
-    };
-    SocketAddr::new(ip, local.port())
 }
