@@ -71,6 +71,9 @@ impl Connection {
             return ControlFlow::Break(if old { Verdict::Duplicate } else { Verdict::BeyondWindow });
         }
         self.update_ts_recent(now, segment, start);
+        if start < nxt && !segment.payload.is_empty() {
+            self.note_duplicate_data(segment); // in part (RFC 2883 §4.2.1)
+        }
         ControlFlow::Continue(self.trim(segment, start))
     }
 
