@@ -1,11 +1,18 @@
 //! The figures that TCP over emulated paths has to reach, each beside its target.
 //!
-//! `cargo run --release -p outboard-sim --example targets -- [SEEDS]` (default 20; 100 for the record)
+//! ```text
+//! cargo run --release -p outboard-sim --example targets -- [SEEDS] [--seconds N] [--only WORD] [--json]
+//! ```
+//!
+//! The default is 20 seeds of 60 s; 100 for the record. Seeds run on all processors; progress goes to standard error.
+//! `--only` takes the figures whose text has that word.
 
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::Duration;
-use sim::experiment::{Transfer, congestion_control};
+use sim::experiment::{Outcome, Transfer, congestion_control};
 use tcp::CongestionAlgorithm;
 
 /// The path of most figures.
@@ -32,50 +39,102 @@ const LINUX: [(&str, bool, &str, f64); 8] = [
 #[derive(Clone, Copy)]
 struct Mean {
     bits_per_second: f64,
-    resent: f64,
+    /// Of the packets sent, how many were retransmissions that no loss asked for.
+    needless: f64,
     fairness: f64,
 }
 
 struct Runner {
     seeds: u64,
+    seconds: u64,
+    only: Option<String>,
+    json: bool,
     missed: u32,
+    rows: u32,
 }
 
+const USAGE: &str = "usage: targets [SEEDS] [--seconds N] [--only WORD] [--json]";
+
 fn main() -> ExitCode {
-    let seeds = std::env::args().nth(1).map_or(Ok(20), |text| text.parse::<u64>());
-    let Ok(seeds) = seeds else {
-        eprintln!("usage: targets [SEEDS]");
+    let Some(mut runner) = Runner::from_arguments(std::env::args().skip(1)) else {
+        eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let mut runner = Runner { seeds, missed: 0 };
-    println!("{seeds} seeds each, means; start-up included");
-    println!("| what | figure | target | |");
-    println!("|---|---|---|---|");
+    runner.begin();
     runner.lossy();
     runner.reordering();
     runner.coarse_clock();
     runner.fairness();
-    println!("{} missed", runner.missed);
+    runner.end();
     if runner.missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl Runner {
+    fn from_arguments(mut words: impl Iterator<Item = String>) -> Option<Self> {
+        let mut runner = Self { seeds: 20, seconds: 60, only: None, json: false, missed: 0, rows: 0 };
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--json" => runner.json = true,
+                "--only" => runner.only = Some(words.next()?),
+                "--seconds" => runner.seconds = words.next()?.parse().ok()?,
+                seeds => runner.seeds = seeds.parse().ok()?,
+            }
+        }
+        Some(runner)
+    }
+
+    fn begin(&self) {
+        if self.json {
+            println!("{{\"seeds\":{},\"seconds\":{},\"rows\":[", self.seeds, self.seconds);
+            return;
+        }
+        println!("{} seeds of {} s each, means; start-up included", self.seeds, self.seconds);
+        println!();
+        println!("| what | figure | target | |");
+        println!("|---|---|---|---|");
+    }
+
+    fn end(&self) {
+        if self.json {
+            println!("],\"missed\":{}}}", self.missed);
+        } else {
+            println!();
+            println!("{} missed", self.missed);
+        }
+    }
+
+    /// Whether the figure is asked for; says so on standard error.
+    fn wants(&self, what: &str) -> bool {
+        let wanted = self.only.as_ref().is_none_or(|word| what.contains(word.as_str()));
+        if wanted {
+            eprintln!("{what} …");
+        }
+        wanted
+    }
+
     /// 60 s over the path with bursts of three lost packets.
     fn lossy(&mut self) {
         for (name, sack, loss, linux) in LINUX {
             let forward = format!("{FORWARD}, loss burst 3 {loss}");
-            let Some(mut transfer) = transfer(name, &forward, BACK, 9180) else { continue };
+            let Some(mut transfer) = self.transfer(name, &forward, BACK, 9180) else { continue };
             transfer.tcp.selective_acks = sack;
-            let mbit = self.mean(&transfer).bits_per_second / 1e6;
             let what =
                 format!("{name}, {} SACK, loss bursts {loss}: Mbit/s", if sack { "with" } else { "without" });
+            if !self.wants(&what) {
+                continue;
+            }
+            let mbit = self.mean(&transfer).bits_per_second / 1e6;
             self.row(&what, mbit, linux, mbit >= linux);
         }
         for loss in ["3e-5", "3e-4"] {
             let forward = format!("{FORWARD}, loss burst 3 {loss}");
-            let Some(transfer) = transfer("bbr", &forward, BACK, 9180) else { continue };
+            let Some(transfer) = self.transfer("bbr", &forward, BACK, 9180) else { continue };
+            let what = format!("bbr, loss bursts {loss}: share of the path");
+            if !self.wants(&what) {
+                continue;
+            }
             let share = self.mean(&transfer).bits_per_second / RATE;
-            self.row(&format!("bbr, loss bursts {loss}: share of the path"), share, 0.95, share >= 0.95);
+            self.row(&what, share, 0.95, share >= 0.95);
         }
     }
 
@@ -84,12 +143,20 @@ impl Runner {
         for (by, name) in [("1..10pkt", "10 packets"), ("0..10ms", "10 ms")] {
             for control in ["reno", "cubic", "bbr"] {
                 let forward = format!("{FORWARD}, reorder 1% {by}");
-                let Some(transfer) = transfer(control, &forward, BACK, 9180) else { continue };
+                let Some(transfer) = self.transfer(control, &forward, BACK, 9180) else { continue };
+                let what = format!("{control}, 1 % reordered by up to {name}");
+                if !self.wants(&what) {
+                    continue;
+                }
                 let mean = self.mean(&transfer);
                 let share = mean.bits_per_second / RATE;
-                let what = format!("{control}, 1 % reordered by up to {name}");
                 self.row(&format!("{what}: share of the path"), share, 0.95, share >= 0.95);
-                self.row(&format!("{what}: sent again"), mean.resent, 1e-3, mean.resent < 1e-3);
+                self.row(
+                    &format!("{what}: needlessly sent again"),
+                    mean.needless,
+                    1e-3,
+                    mean.needless < 1e-3,
+                );
             }
         }
     }
@@ -97,13 +164,21 @@ impl Runner {
     /// A clock of a millisecond is as good as one of a microsecond.
     fn coarse_clock(&mut self) {
         for control in ["reno", "cubic", "bbr"] {
-            let Some(mut transfer) = transfer(control, CLOCK_FORWARD, CLOCK_BACK, 1500) else { continue };
+            let Some(mut transfer) = self.transfer(control, CLOCK_FORWARD, CLOCK_BACK, 1500) else {
+                continue;
+            };
+            let what = format!("{control}, 66 ms, 1 % reordered, coarse clock");
+            if !self.wants(&what) {
+                continue;
+            }
             let fine = self.mean(&transfer).bits_per_second;
-            transfer.granularity = Duration::from_millis(1);
-            let ratio = self.mean(&transfer).bits_per_second / fine;
-            let what =
-                format!("{control}, 66 ms, 1 % reordered, {:.1} Mbit/s: with a clock of 1 ms", fine / 1e6);
-            self.row(&what, ratio, 0.95, (0.95..1.05).contains(&ratio));
+            self.row(&format!("{what}: Mbit/s with 1 us"), fine / 1e6, 0.0, true);
+            for (millis, target) in [(1, 0.95), (10, 0.0)] {
+                transfer.granularity = Duration::from_millis(millis);
+                let ratio = self.mean(&transfer).bits_per_second / fine;
+                let reached = target == 0.0 || (target..2.0 - target).contains(&ratio);
+                self.row(&format!("{what}: share of that with {millis} ms"), ratio, target, reached);
+            }
         }
     }
 
@@ -119,49 +194,83 @@ impl Runner {
         ];
         for (control, rival) in pairs {
             let forward = "rate 100mbit, queue 500KB droptail, delay 20ms";
-            let Some(mut transfer) = transfer(control, forward, "delay 20ms", 1500) else { continue };
+            let Some(mut transfer) = self.transfer(control, forward, "delay 20ms", 1500) else { continue };
             let Some(rival_control) = congestion_control(rival) else { continue };
             transfer.rival = Some(rival_control);
             transfer.flows = 4;
+            let what = format!("two {control} and two {rival}: Jain's index");
+            if !self.wants(&what) {
+                continue;
+            }
             let fairness = self.mean(&transfer).fairness;
             let wanted = if control == rival { 0.9 } else { 0.0 };
-            self.row(
-                &format!("two {control} and two {rival}: Jain's index"),
-                fairness,
-                wanted,
-                fairness >= wanted,
-            );
+            self.row(&what, fairness, wanted, fairness >= wanted);
         }
     }
 
+    /// The mean over all seeds, which run on all processors.
     fn mean(&self, transfer: &Transfer) -> Mean {
-        let mut sum = Mean { bits_per_second: 0.0, resent: 0.0, fairness: 0.0 };
-        for seed in 1..=self.seeds {
-            let outcome = transfer.run(seed);
-            sum.bits_per_second += outcome.bits_per_second();
-            sum.resent += outcome.retransmitted as f64 / outcome.delivered.iter().sum::<u64>().max(1) as f64;
-            sum.fairness += outcome.fairness();
-        }
-        let count = self.seeds as f64;
+        let (next, done) = (AtomicU64::new(1), Mutex::new(Vec::new()));
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed > self.seeds {
+                            break;
+                        }
+                        let outcome = transfer.run(seed);
+                        if let Ok(mut done) = done.lock() {
+                            done.push((seed, outcome));
+                            eprint!("\r{}/{} ", done.len(), self.seeds);
+                        }
+                    }
+                });
+            }
+        });
+        eprint!("\r");
+        let mut outcomes = done.into_inner().unwrap_or_default();
+        // Sums of floating-point numbers depend on the order.
+        outcomes.sort_by_key(|(seed, _)| *seed);
+        let mss = f64::from(transfer.mtu) - 52.0;
+        let mean = |value: &dyn Fn(&Outcome) -> f64| {
+            outcomes.iter().map(|(_, outcome)| value(outcome)).sum::<f64>() / outcomes.len().max(1) as f64
+        };
         Mean {
-            bits_per_second: sum.bits_per_second / count,
-            resent: sum.resent / count,
-            fairness: sum.fairness / count,
+            bits_per_second: mean(&Outcome::bits_per_second),
+            needless: mean(&|outcome| {
+                let needless = (outcome.retransmitted as f64 / mss - outcome.dropped as f64).max(0.0);
+                needless / outcome.packets.max(1) as f64
+            }),
+            fairness: mean(&Outcome::fairness),
         }
     }
 
     fn row(&mut self, what: &str, figure: f64, target: f64, reached: bool) {
         self.missed += u32::from(!reached);
-        println!("| {what} | {figure:.4} | {target} | {} |", if reached { "ok" } else { "MISSED" });
+        if self.json {
+            let comma = if self.rows > 0 { "," } else { "" };
+            let what = what.replace('"', "'");
+            println!(
+                "{comma}{{\"what\":\"{what}\",\"figure\":{figure},\"target\":{target},\"reached\":{reached}}}"
+            );
+        } else {
+            // Zero: nothing is demanded.
+            let target = if target == 0.0 { "-".to_owned() } else { target.to_string() };
+            println!("| {what} | {figure:.4} | {target} | {} |", if reached { "ok" } else { "MISSED" });
+        }
+        self.rows += 1;
     }
-}
 
-/// A transfer of 60 s; `None`: that congestion control does not exist.
-fn transfer(control: &str, forward: &str, back: &str, mtu: u16) -> Option<Transfer> {
-    let congestion: CongestionAlgorithm = congestion_control(control)?;
-    let mut transfer = Transfer::over(forward, back, mtu).ok()?;
-    transfer.tcp.congestion = congestion;
-    // Room for the path and its queue, twice.
-    transfer.tcp.window_limit = 16 << 20;
-    Some(transfer)
+    /// A transfer of so many seconds; `None`: that congestion control does not exist.
+    fn transfer(&self, control: &str, forward: &str, back: &str, mtu: u16) -> Option<Transfer> {
+        let congestion: CongestionAlgorithm = congestion_control(control)?;
+        let mut transfer = Transfer::over(forward, back, mtu).ok()?;
+        transfer.duration = Duration::from_secs(self.seconds);
+        transfer.tcp.congestion = congestion;
+        // Room for the path and its queue, twice.
+        transfer.tcp.window_limit = 16 << 20;
+        Some(transfer)
+    }
 }

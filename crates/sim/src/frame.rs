@@ -1,6 +1,7 @@
 //! A frame on its way through the simulated network: its headers, and where its payload is to be found.
 
 use arrayvec::ArrayVec;
+use base::Instant;
 use netem::frame::{ip_start, mark_congestion};
 use wire::cut::MAX_HEADERS;
 use wire::frame::Medium;
@@ -23,6 +24,8 @@ pub struct SimFrame {
     pub corrupt: bool,
     /// Its transport checksum was left to the device.
     pub partial_checksum: bool,
+    /// When it reached its host.
+    pub arrival: Instant,
     medium: Medium,
     head: ArrayVec<u8, MAX_HEADERS>,
     payload: Payload,
@@ -51,6 +54,7 @@ impl SimFrame {
             hop: 0,
             corrupt: false,
             partial_checksum: false,
+            arrival: Instant::ZERO,
             medium,
             head: head.iter().copied().collect(),
             payload,

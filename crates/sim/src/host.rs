@@ -136,7 +136,8 @@ impl<B: SimBuffers> Host<B> {
     }
 
     /// A frame arrives from the network at `now`; returns when it will be processed.
-    pub(crate) fn handle_arrival(&mut self, now: Instant, frame: SimFrame) -> Instant {
+    pub(crate) fn handle_arrival(&mut self, now: Instant, mut frame: SimFrame) -> Instant {
+        frame.arrival = now;
         if self.inbox.is_empty() {
             let most = self.spec.processing_delay.as_nanos();
             let wait = if most == 0 { 0 } else { self.rng.below(most + 1) };
@@ -165,7 +166,8 @@ impl<B: SimBuffers> Host<B> {
                 (false, false) => ChecksumIn::Verified,
             };
             let received = RxFrame { bytes: &self.scratch, checksum, segment_size };
-            self.stack.handle_frame(shown, self.interface, &received);
+            let arrival = self.clock(frame.arrival);
+            self.stack.handle_frame_at(shown, arrival, self.interface, &received);
         }
     }
 

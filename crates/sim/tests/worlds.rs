@@ -226,3 +226,27 @@ fn a_broken_law_is_reported() {
         verdict.violations
     );
 }
+
+#[test]
+fn round_trips_are_measured_by_arrival_however_late_a_host_looks() {
+    let mut prompt = HostSpec::default();
+    prompt.stack.tcp.delayed_ack = Duration::from_millis(1);
+    prompt.stack.tcp.window_limit = 65_535;
+    let late = HostSpec { processing_delay: Duration::from_millis(20), ..prompt.clone() };
+    let mut world = World::<PatternBuffers>::new(5);
+    let (client, server) = (world.add_host(late), world.add_host(prompt));
+    let (forward, back) =
+        (world.add_path(&path("rate 1gbit, delay 15ms")), world.add_path(&path("delay 15ms")));
+    world.route(client, server, vec![forward]);
+    world.route(server, client, vec![back]);
+    world.observe();
+    world.converse(conversation(Plan::sending(u64::MAX >> 1), Plan::default()));
+    world.run_until(Instant::from_millis(3000));
+    let info = world.connection(0).expect("the client's connection").info();
+    // The delay is ten milliseconds in the mean.
+    assert!(
+        info.srtt >= Duration::from_millis(30) && info.srtt < Duration::from_millis(33),
+        "{:?}",
+        info.srtt
+    );
+}

@@ -26,6 +26,8 @@ pub(crate) struct Packet<'a> {
     pub(crate) quote: &'a [u8],
     pub(crate) checksum: ChecksumIn,
     pub(crate) segment_size: u16,
+    /// When the device received it.
+    pub(crate) arrival: Instant,
     /// To all or to a group, by its address or its frame.
     pub(crate) to_group: bool,
 }
@@ -59,8 +61,20 @@ enum Refusal {
 }
 
 impl<B: BufferFamily> Stack<B> {
-    /// Takes a received frame in.
+    /// Takes a frame in that has just been received.
     pub fn handle_frame(&mut self, now: Instant, interface: InterfaceId, frame: &RxFrame<'_>) {
+        self.handle_frame_at(now, now, interface, frame);
+    }
+
+    /// Takes a frame in that the device received at `arrival`, and that is processed only now: round trips, delivery rates
+    /// and RACK (RFC 8985 §6.2) go by its arrival. A caller that polls its device stamps all of a batch when it polls.
+    pub fn handle_frame_at(
+        &mut self,
+        now: Instant,
+        arrival: Instant,
+        interface: InterfaceId,
+        frame: &RxFrame<'_>,
+    ) {
         self.stats.frames_in += 1;
         self.stats.bytes_in += frame.bytes.len() as u64;
         let Some(link) =
@@ -70,7 +84,7 @@ impl<B: BufferFamily> Stack<B> {
             return;
         };
         if link.capabilities.medium == Medium::Ip {
-            self.handle_ip(now, interface, frame, false);
+            self.handle_ip(now, arrival, interface, frame, false);
             return;
         }
         let Ok((header, payload)) = ethernet::Header::parse(frame.bytes) else {
@@ -84,7 +98,8 @@ impl<B: BufferFamily> Stack<B> {
         }
         match header.ethertype {
             EtherType::IPV4 | EtherType::IPV6 => {
-                self.handle_ip(now, interface, &RxFrame { bytes: payload, ..*frame }, to_group);
+                let packet = RxFrame { bytes: payload, ..*frame };
+                self.handle_ip(now, arrival, interface, &packet, to_group);
             }
             EtherType::ARP => self.handle_arp(now, interface, payload),
             _ => self.stats.drop_ether_type += 1,
@@ -95,6 +110,7 @@ impl<B: BufferFamily> Stack<B> {
     pub(crate) fn handle_ip(
         &mut self,
         now: Instant,
+        arrival: Instant,
         interface: InterfaceId,
         frame: &RxFrame<'_>,
         in_group_frame: bool,
@@ -129,6 +145,7 @@ impl<B: BufferFamily> Stack<B> {
             quote: frame.bytes.get(..usize::from(header.total_len)).unwrap_or(frame.bytes),
             checksum: frame.checksum,
             segment_size: frame.segment_size,
+            arrival,
             to_group: in_group_frame || self.is_group(header.destination),
         };
         if header.more_fragments || header.fragment_offset != 0 {

@@ -309,7 +309,7 @@ impl<B: BufferFamily> Stack<B> {
                 checksum: ChecksumIn::Partial,
                 segment_size: frame.segment_size,
             };
-            self.handle_ip(now, InterfaceId::LOOPBACK, &received, false);
+            self.handle_ip(now, now, InterfaceId::LOOPBACK, &received, false);
             self.interfaces[InterfaceId::LOOPBACK.index()].control.recycle(frame.bytes);
         }
         frames

@@ -43,7 +43,7 @@ impl<B: BufferFamily> Stack<B> {
         let segment = tcp::SegmentIn {
             header,
             payload,
-            arrival: now,
+            arrival: packet.arrival,
             segment_count: pieces as u16,
             ecn: tcp::Ecn::from_bits(packet.tos()),
         };

@@ -319,6 +319,24 @@ mod tests {
     }
 
     #[test]
+    fn the_estimate_of_reno_grows_by_alpha_and_by_one_once_it_is_back() {
+        // RFC 9438 §4.3: nine seventeenths of a segment a window until cwnd_prior is reached, then one.
+        let mut cubic = Cubic::restored(40_000, 40_000);
+        cubic.on_loss_found(Instant::ZERO, 40_000, MSS);
+        cubic.on_recovered(Instant::ZERO, 28_000, MSS);
+        cubic.begin_epoch(0, MSS);
+        let before = cubic.core.estimate;
+        for _ in 0..17 {
+            cubic.grow_estimate(cubic.core.window, MSS);
+        }
+        let grown = cubic.core.estimate - before;
+        assert!((9 * MSS - 1..=9 * MSS).contains(&grown), "{grown}");
+        cubic.core.estimate = cubic.core.prior_window;
+        cubic.grow_estimate(cubic.core.window, MSS);
+        assert_eq!(cubic.core.estimate, 41_000);
+    }
+
+    #[test]
     fn a_second_loss_below_the_first_converges_fast() {
         let mut cubic = Cubic::restored(1_000_000, 1_000_000);
         cubic.on_loss_found(Instant::ZERO, 1_000_000, MSS);

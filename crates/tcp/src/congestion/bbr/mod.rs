@@ -295,3 +295,6 @@ impl CongestionControl for Bbr {
         // §4.4.3: pacing at the estimated rate makes a burst impossible; the window stays.
     }
 }
+
+#[cfg(test)]
+mod tests;
