@@ -87,6 +87,14 @@ static void states(void) {
     look("half closed", fd);
     shutdown(fd, SHUT_WR);
     wait_for(fd, POLLHUP);
+    /* It is closed once the peer has acknowledged the end, which takes a round trip. */
+    for (int tries = 0; tries < 200; tries++) {
+        struct sockaddr_in peer;
+        socklen_t length = sizeof peer;
+        if (getpeername(fd, (struct sockaddr *)&peer, &length) != 0)
+            break;
+        usleep(10000);
+    }
     look("closed", fd);
     say("connect closed %s", result(connect(fd, AS(peer_address))));
     close(fd);
