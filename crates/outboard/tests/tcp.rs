@@ -329,6 +329,25 @@ fn sockets_come_and_go_by_the_thousand() {
 }
 
 #[test]
+fn threads_that_accept_on_one_listener_all_wait_for_their_turn() {
+    const THREADS: usize = 4;
+    const EACH: usize = 50;
+    let (server, client) = hosts();
+    let listener = TcpListener::bind(&server, (FIRST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            // Woken for a connection that another thread has taken, one waits on: `accept` never says `WouldBlock`.
+            scope.spawn(|| (0..EACH).for_each(|_| drop(listener.accept().unwrap())));
+        }
+        for _ in 0..THREADS * EACH {
+            let mut stream = TcpStream::connect(&client, address).unwrap();
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        }
+    });
+}
+
+#[test]
 fn a_listener_that_goes_resets_who_waits() {
     let (server, client) = hosts();
     let listener = TcpListener::bind(&server, (FIRST, 0)).unwrap();

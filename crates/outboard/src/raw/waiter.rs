@@ -127,10 +127,13 @@ impl Socket {
     /// `EINTR` when a signal was handled and a socket call of Linux would end.
     pub fn wait(&self, interest: Interest, deadline: Option<Instant>) -> io::Result<Readiness> {
         let satisfied = |socket: &Socket| socket.poll_ready(interest).satisfies(interest);
-        if !satisfied(self) {
-            wait_for(self, interest, deadline, satisfied)?;
+        loop {
+            let ready = self.poll_ready(interest);
+            // What one thread was woken for another may have taken: then it waits on.
+            if ready.satisfies(interest) || !wait_for(self, interest, deadline, satisfied)? {
+                return Ok(ready);
+            }
         }
-        Ok(self.readiness())
     }
 
     /// Begins a wait for bytes of a socket: if bytes stream in, the stack is asked to ring only when many have come. Sleep
