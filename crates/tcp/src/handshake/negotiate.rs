@@ -70,9 +70,10 @@ impl Connection {
         self.settings.ecn &= flags.intersection(Flags::ECE | Flags::CWR) == expected;
     }
 
-    /// The window field of a SYN: not scaled.
+    /// The window field of a SYN: not scaled. What came with the peer's SYN takes its room.
     pub(crate) fn syn_window(&self) -> u16 {
-        u16::try_from(self.recv.room()).unwrap_or(u16::MAX)
+        let taken = self.recv.nxt.saturating_sub(self.recv.consumed);
+        u16::try_from(u64::from(self.recv.room()).saturating_sub(taken)).unwrap_or(u16::MAX)
     }
 
     /// The options of our SYN or SYN-ACK. A SYN-ACK carries only what the SYN carried.
@@ -85,6 +86,7 @@ impl Connection {
                 .settings
                 .timestamps
                 .then(|| Timestamps { value: self.timestamp(now), echo: self.recv.ts_recent }),
+            fast_open: self.opening.as_ref().and_then(|opening| opening.cookie.clone()),
             ..Options::default()
         }
     }
