@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use perf::interrupt;
 use perf::reproduce::costs::{Costs, DEFAULTS};
-use perf::reproduce::{Reproduction, page, tandem, vm};
+use perf::reproduce::{Reproduction, page, tandem, vm, zero};
 use perf::runner::Common;
 use perf::site::{Between, Placement, Setup, Subject};
 
@@ -23,9 +23,9 @@ const INTERRUPTED: u8 = 130;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Which: vm (a stack against another: connect-request-response, streaming, request-response), tandem (FTP, host against
-    /// front-end processor), or all
+    /// front-end processor), zero (its zero traffic: storms of ARP requests and broadcasts), or all
     experiment: Experiment,
-    /// What to measure, alternating in this order [default: vm: kernel,fep; tandem: kernel,host,fep]
+    /// What to measure, alternating in this order [default: vm, zero: kernel,fep; tandem: kernel,host,fep]
     #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',')]
     on: Vec<Subject>,
     /// Another release's `outboard`: vm compares this one with it, too
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Trials of each subject
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     trials: u32,
-    /// vm: how long each trial goes on; the published ones went on for 400 s
+    /// vm: how long each trial goes on; the published ones went on for 400 s. zero: how long each storm does
     #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 10.0)]
     duration: f64,
     /// tandem: how many files of 6 MByte go each way in a trial
@@ -61,6 +61,7 @@ pub(crate) struct Args {
 enum Experiment {
     Vm,
     Tandem,
+    Zero,
     All,
 }
 
@@ -94,16 +95,21 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 impl Args {
     fn run(&self, duration: Duration, costs: &Costs) -> anyhow::Result<Vec<Reproduction>> {
         let mut results = Vec::new();
-        if self.experiment != Experiment::Tandem {
+        if matches!(self.experiment, Experiment::Vm | Experiment::All) {
             let lab = perf::lab::Lab::new()?;
             let common = self.common(Between::Loopback, &[Subject::Kernel, Subject::Fep]);
             results.push(vm::run(&lab, &common, duration)?);
         }
-        if self.experiment != Experiment::Vm {
+        if matches!(self.experiment, Experiment::Tandem | Experiment::All) {
             let lab = perf::lab::Lab::new()?;
             let subjects = [Subject::Kernel, Subject::Host, Subject::Fep];
             let common = Common { against: None, ..self.common(Between::Link, &subjects) };
             results.push(tandem::run(&lab, &common, self.count, costs)?);
+        }
+        if matches!(self.experiment, Experiment::Zero | Experiment::All) {
+            let lab = perf::lab::Lab::new()?;
+            let common = self.common(Between::Link, &[Subject::Kernel, Subject::Fep]);
+            results.push(zero::run(&lab, &common, duration)?);
         }
         Ok(results)
     }

@@ -371,6 +371,7 @@ fn the_published_experiments_run_again() {
         "2.45 Mbit/s",
         "Figure 10",
         "core-hour",
+        "storms",
         "977",
     ] {
         assert!(text.contains(piece), "{piece} is not in:\n{text}");
@@ -386,6 +387,12 @@ fn the_published_experiments_run_again() {
     let total = &tandem["documents"][0]["subjects"][0]["trials"][0];
     // 6 MByte by packets of 1448 B are more than 4000 segments; whoever counted super-segments as one counted few.
     assert!(total["counters"]["peer_segments_out"].as_u64().unwrap() > 4000, "{}", total["counters"]);
+    // Of the frames that were wanted, some were sent to each of the two subjects in six storms.
+    let zero: serde_json::Value = serde_json::from_str(&out("zero.json")).unwrap();
+    for table in zero["tables"].as_array().unwrap() {
+        let sent = |row: &serde_json::Value| row[1].as_str().unwrap().parse::<f64>().unwrap_or_default();
+        assert_eq!(table["rows"].as_array().unwrap().iter().filter(|row| sent(row) > 0.0).count(), 6);
+    }
     assert!(out("index.html").contains("vm.html") && out("tandem.html").contains("Figure 7"));
 }
 

@@ -122,6 +122,11 @@ impl Progress {
         }
     }
 
+    /// A step is done that is no trial.
+    pub(crate) fn step(&self) {
+        self.bar.inc(1);
+    }
+
     /// Takes the bar away.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

@@ -119,7 +119,7 @@ pub struct Site {
 }
 
 /// The device's name on the peer's side, and on the kernel subject's side too.
-const DEVICE: &str = "link0";
+pub(crate) const DEVICE: &str = "link0";
 
 impl Site {
     /// Makes the namespaces and the link, and starts the FEP where there is one.

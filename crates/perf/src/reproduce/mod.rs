@@ -2,12 +2,13 @@
 //! what was measured.
 //!
 //! Old absolute figures are context; what is compared is the effect, the ratio between two configurations of one run.
-//! [`vm`] and [`tandem`] are the experiments, [`costs`] the cost model of the second, [`page`] their report.
+//! [`vm`], [`tandem`] and its [`zero`] traffic are the experiments, [`costs`] the cost model of the second, [`page`] their report.
 
 pub mod costs;
 pub mod page;
 pub mod tandem;
 pub mod vm;
+pub mod zero;
 
 use serde::Serialize;
 
@@ -34,7 +35,7 @@ pub struct Table {
 pub struct Reproduction {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// `vm` or `tandem`.
+    /// `vm`, `tandem` or `zero`.
     pub experiment: &'static str,
     /// What it is about, in a sentence.
     pub about: &'static str,
