@@ -209,7 +209,8 @@ impl Site {
             "copy_avoidance": false,
             "congestion_control": match self.subject {
                 Subject::Kernel => self.kernel_congestion_control()?,
-                Subject::Host | Subject::Fep | Subject::FepUnmodified => "newreno".to_owned(),
+                // The stack's default; no site chooses another.
+                Subject::Host | Subject::Fep | Subject::FepUnmodified => "cubic".to_owned(),
             },
             "peer_congestion_control": self.kernel_congestion_control()?,
             "application_processors": self.application_processors(),
