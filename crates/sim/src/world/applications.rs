@@ -135,6 +135,10 @@ impl<B: SimBuffers> World<B> {
                 endpoint.progress = self.now;
                 self.on_socket.insert((client, id), number);
                 self.expected.insert((client, local_port, server, port), number + 1);
+                // A SYN that waits for the first bytes, to carry them.
+                if self.hosts[usize::from(client)].stack.tcp(id).is_some_and(tcp::Connection::awaits_data) {
+                    self.transfer(number);
+                }
             }
             Err(error) => self.report(format!("endpoint {number} cannot connect: {error:?}")),
         }
@@ -149,10 +153,15 @@ impl<B: SimBuffers> World<B> {
             let expected =
                 client.and_then(|(client, port)| self.expected.remove(&(client, port, host, local)));
             let Some(number) = expected else {
+                // RFC 7413 §2.1: a duplicate of a SYN with data may be taken once more after the connection is over.
+                let was_early =
+                    node.stack.tcp(id).is_some_and(|tcp| tcp.fast_open() != tcp::FastOpenProgress::Unused);
                 // The client has forgotten it, or its SYN was an old duplicate.
                 let shown = node.clock(self.now);
                 let _ = node.stack.close(shown, id);
-                self.report(format!("host {host} accepts a connection that nobody opened: {client:?}"));
+                if !was_early {
+                    self.report(format!("host {host} accepts a connection that nobody opened: {client:?}"));
+                }
                 continue;
             };
             let endpoint = &mut self.endpoints[number as usize];
@@ -183,10 +192,11 @@ impl<B: SimBuffers> World<B> {
             endpoint.acked = acked;
             B::release(stream, acked);
         }
-        if endpoint.stage == Stage::Closed || connection.state() == tcp::State::SynSent {
+        let awaits_data = connection.awaits_data();
+        if endpoint.stage == Stage::Closed || (connection.state() == tcp::State::SynSent && !awaits_data) {
             return;
         }
-        if connection.error().is_none() {
+        if connection.error().is_none() && !awaits_data {
             endpoint.established.get_or_insert(now);
         }
         let received = connection.received_to();
