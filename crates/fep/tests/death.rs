@@ -108,8 +108,8 @@ fn a_dead_listener_refuses() {
     world.worker.end_application(app.place);
     drop(app);
     world.pass(Duration::from_millis(50));
-    // The worker has accepted it already, so it ends in order.
-    assert!(world.peer.tcp(waiting).unwrap().is_peer_closed());
+    // The worker has announced it, but the program has not accepted it.
+    assert_eq!(world.peer.tcp(waiting).unwrap().error(), Some(tcp::Error::Reset));
     let late = world.peer_connects(7);
     world.pass(Duration::from_millis(50));
     assert_eq!(world.peer.tcp(late).unwrap().error(), Some(tcp::Error::Refused));
