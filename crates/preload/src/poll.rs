@@ -54,7 +54,7 @@ pub(crate) fn poll_entries(
         return Ok(ready);
     }
     let nap = poll.begin_nap();
-    if nap.is_none() && poll.may_spin() && outboard::raw::spin(|| poll.is_ready()) {
+    if !nap && poll.may_spin() && outboard::raw::spin(|| poll.is_ready()) {
         return poll.look();
     }
     let endpoint = poll.endpoint().ok_or_else(|| errno::error(libc::EBADF))?;
@@ -152,24 +152,13 @@ impl<'a> Poll<'a> {
         }
     }
 
-    /// Bulk data is slept for until much of it is there.
-    fn begin_nap(&self) -> Option<Duration> {
-        self.sockets().filter_map(|(socket, interest)| socket.begin_nap(interest)).min()
+    /// Bulk data is slept for until much of it is there, or no more comes. Whether any is.
+    fn begin_nap(&self) -> bool {
+        self.sockets().fold(false, |any, (socket, interest)| socket.begin_nap(interest) || any)
     }
 
-    /// Whether a nap must end: enough is there, or another socket is ready.
-    fn is_nap_over(&self) -> bool {
-        self.sockets().any(|(socket, interest)| {
-            if socket.is_napping() {
-                socket.is_nap_over()
-            } else {
-                socket.poll_ready(interest).satisfies(interest)
-            }
-        })
-    }
-
-    fn end_nap(&self, nap: &mut Option<Duration>) {
-        if nap.take().is_some() {
+    fn end_nap(&self, nap: &mut bool) {
+        if std::mem::take(nap) {
             self.sockets().for_each(|(socket, _)| socket.end_nap());
         }
     }
@@ -178,7 +167,7 @@ impl<'a> Poll<'a> {
         &mut self,
         waiter: &Waiter,
         deadline: Option<Instant>,
-        mut nap: Option<Duration>,
+        mut nap: bool,
         mask: Option<&sigset_t>,
     ) -> io::Result<usize> {
         let count = self.entries.len();
@@ -186,14 +175,13 @@ impl<'a> Poll<'a> {
         self.kernel.push(wait::end_entry(waiter.endpoint().liveness()));
         loop {
             waiter.arm();
-            if if nap.is_some() { self.is_nap_over() } else { self.is_ready() } {
+            if self.is_ready() {
                 waiter.disarm();
                 self.end_nap(&mut nap);
                 self.kernel.truncate(count);
                 return self.look();
             }
-            let until = wait::earlier(deadline, nap.map(|nap| Instant::now() + nap));
-            let slept = wait::sleep(&mut self.kernel, until, mask);
+            let slept = wait::sleep(&mut self.kernel, deadline, mask);
             waiter.disarm();
             self.end_nap(&mut nap);
             slept?;

@@ -63,14 +63,6 @@ pub(crate) fn end_entry(fd: RawFd) -> pollfd {
     pollfd { fd, events: 0, revents: 0 }
 }
 
-/// The earlier of two deadlines.
-pub(crate) fn earlier(first: Option<Instant>, second: Option<Instant>) -> Option<Instant> {
-    match (first, second) {
-        (Some(first), Some(second)) => Some(first.min(second)),
-        (first, second) => first.or(second),
-    }
-}
-
 /// The kernel's `ppoll` over `entries`; how many are ready.
 pub(crate) fn sleep(
     entries: &mut [pollfd],

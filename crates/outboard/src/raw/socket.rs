@@ -66,8 +66,6 @@ pub(super) struct Progress {
     /// Bytes that make a stream readable; 0 counts as 1.
     pub(super) low_water: AtomicU32,
     pub(super) meter: Meter,
-    /// Stream offset that a nap waits for.
-    pub(super) nap_mark: AtomicU64,
 }
 
 impl Socket {

@@ -7,8 +7,6 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use channel::State;
-
 use super::socket::{Kind, Socket};
 use super::{Interest, Patience, Readiness};
 use crate::Endpoint;
@@ -136,30 +134,17 @@ impl Socket {
         }
     }
 
-    /// Begins a wait for bytes of a socket: if bytes stream in, the stack is asked to ring only when many have come. Sleep
-    /// without a spin and no longer than the time given then, and [`end_nap`](Self::end_nap).
-    pub fn begin_nap(&self, interest: Interest) -> Option<Duration> {
+    /// Begins a wait for bytes of a socket: if bytes stream in, the stack is asked to ring only when many have come or no more
+    /// come, and this is true. Look once the waiter is armed whether something came meanwhile, sleep without a spin, and
+    /// [`end_nap`](Self::end_nap).
+    pub fn begin_nap(&self, interest: Interest) -> bool {
         if !interest.readable || self.kind == Kind::Datagram {
-            return None;
+            return false;
         }
-        let progress = &self.progress;
-        let consumed = progress.consumed.load(Ordering::Relaxed);
-        let bytes = progress.meter.begin(consumed, self.record().received())?;
-        progress.nap_mark.store(consumed + bytes, Ordering::Relaxed);
+        let consumed = self.progress.consumed.load(Ordering::Relaxed);
+        let Some(bytes) = self.progress.meter.begin(consumed, self.record().received()) else { return false };
         self.record().set_read_wake_or_pause(consumed + self.low_water() as u64, consumed + bytes);
-        Some(ALIVE_CHECK)
-    }
-
-    /// Whether as much has come as the nap waits for, or nothing more will. To be looked at once the waiter is armed.
-    pub fn is_nap_over(&self) -> bool {
-        let record = self.record();
-        record.state().intersects(State::ENDS_READING)
-            || record.received() >= self.progress.nap_mark.load(Ordering::Relaxed)
-    }
-
-    /// Whether a nap was begun and not ended.
-    pub fn is_napping(&self) -> bool {
-        self.progress.meter.is_napping()
+        true
     }
 
     /// Ends it: what there is counts.
@@ -176,7 +161,7 @@ pub(super) fn wait_for(
     done: impl Fn(&Socket) -> bool,
 ) -> io::Result<bool> {
     let nap = socket.begin_nap(interest);
-    if nap.is_none() && !socket.is_blocked(interest) && spin(|| done(socket)) {
+    if !nap && !socket.is_blocked(interest) && spin(|| done(socket)) {
         return Ok(true);
     }
     with_waiter(&socket.endpoint, |waiter| {
@@ -192,19 +177,18 @@ fn sleep_until(
     waiter: &Waiter,
     socket: &Socket,
     deadline: Option<Instant>,
-    mut nap: Option<Duration>,
+    mut nap: bool,
     done: impl Fn(&Socket) -> bool,
 ) -> io::Result<bool> {
     loop {
         waiter.arm();
-        if if nap.is_some() { socket.is_nap_over() } else { done(socket) } {
+        if done(socket) {
             socket.end_nap();
             return Ok(true);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let time = nap.unwrap_or(ALIVE_CHECK).min(left.unwrap_or(Duration::MAX));
-        let slept = waiter.sleep(Some(time));
-        if nap.take().is_some() {
+        let slept = waiter.sleep(Some(ALIVE_CHECK.min(left.unwrap_or(Duration::MAX))));
+        if std::mem::take(&mut nap) {
             socket.end_nap();
         }
         if done(socket) {

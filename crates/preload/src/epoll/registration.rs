@@ -3,10 +3,9 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use libc::epoll_event;
-use outboard::raw::{Readiness, Socket};
+use outboard::raw::{Interest, Readiness, Socket};
 
 use super::{Core, SocketName, interest_of};
 
@@ -92,9 +91,9 @@ impl Registration {
         self.with_socket(|socket, wanted| socket.is_blocked(interest_of(wanted))).unwrap_or(false)
     }
 
-    /// Has the socket ring only when much has come; how long to sleep at most then.
-    pub(super) fn begin_nap(&self) -> Option<Duration> {
-        self.with_socket(|socket, wanted| socket.begin_nap(interest_of(wanted))).flatten()
+    /// Has the socket ring only when much has come or no more comes, if bytes stream in; whether they do.
+    pub(super) fn begin_nap(&self) -> bool {
+        self.with_socket(|socket, wanted| socket.begin_nap(interest_of(wanted))).unwrap_or(false)
     }
 
     /// Ends that.
@@ -102,9 +101,9 @@ impl Registration {
         self.with_socket(|socket, _| socket.end_nap());
     }
 
-    /// Whether as much has come as the nap waits for.
+    /// Whether a nap would be slept through: something has come before it began, and the stack may not tell of it again.
     pub(super) fn is_nap_over(&self) -> bool {
-        self.with_socket(|socket, _| socket.is_nap_over()).unwrap_or(true)
+        self.with_socket(|socket, _| socket.readiness().satisfies(Interest::READABLE)).unwrap_or(true)
     }
 
     fn with_socket<T>(&self, body: impl FnOnce(&Socket, u32) -> T) -> Option<T> {

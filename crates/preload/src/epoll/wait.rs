@@ -66,7 +66,7 @@ impl Core {
                 return Ok(events.filled);
             }
             let nap = self.begin_nap();
-            if nap.is_none() && self.may_spin() {
+            if nap.is_empty() && self.may_spin() {
                 self.look_at_kernel(&mut events)?;
                 if events.filled > 0 {
                     return Ok(events.filled);
@@ -160,7 +160,7 @@ impl Core {
         &self,
         events: &mut Events<'_>,
         deadline: Deadline,
-        nap: Option<Nap>,
+        nap: Vec<Arc<Registration>>,
         mask: Option<&sigset_t>,
     ) -> io::Result<()> {
         let Some(waiter) = self.active() else { return Ok(()) };
@@ -170,12 +170,9 @@ impl Core {
             waiter.arm();
         }
         waiter.endpoint().dispatch();
-        let (is_ready, deadline) = match &nap {
-            None => (self.has_ready(), deadline),
-            Some(nap) => (self.must_end(nap), deadline.at_most(nap.end)),
-        };
+        let is_ready = if nap.is_empty() { self.has_ready() } else { self.must_end(&nap) };
         let slept = if is_ready { Ok(()) } else { self.wait_kernel(events, deadline, mask) };
-        for registration in nap.into_iter().flat_map(|nap| nap.registrations) {
+        for registration in nap {
             registration.end_nap();
             self.requeue(registration);
         }
@@ -187,23 +184,19 @@ impl Core {
         slept
     }
 
-    /// Whether as much has come as the nap waits for, or more is ready than what naps.
-    fn must_end(&self, nap: &Nap) -> bool {
-        let naps = |one: &Arc<Registration>| nap.registrations.iter().any(|other| Arc::ptr_eq(one, other));
-        nap.registrations.iter().any(|registration| registration.is_nap_over())
+    /// Whether something has come before the nap began, or more is ready than what naps.
+    fn must_end(&self, nap: &[Arc<Registration>]) -> bool {
+        let naps = |one: &Arc<Registration>| nap.iter().any(|other| Arc::ptr_eq(one, other));
+        nap.iter().any(|registration| registration.is_nap_over())
             || lock(&self.ready).iter().any(|one| !naps(one))
     }
 
-    /// Of the sockets that were told last, those that move bulk data are asked to ring only when much has come.
-    fn begin_nap(&self) -> Option<Nap> {
-        let mut time: Option<Duration> = None;
+    /// Of the sockets that were told last, those that move bulk data are asked to ring only when much has come, or no more
+    /// comes.
+    fn begin_nap(&self) -> Vec<Arc<Registration>> {
         let mut registrations = lock(&self.recent).clone();
-        registrations.retain(|registration| {
-            let wanted = registration.begin_nap();
-            time = time.into_iter().chain(wanted).min();
-            wanted.is_some()
-        });
-        Some(Nap { registrations, end: Instant::now() + time? })
+        registrations.retain(|registration| registration.begin_nap());
+        registrations
     }
 
     /// The kernel's `epoll_pwait` into the free room, without the events that are only for this library.
@@ -273,12 +266,6 @@ impl Core {
     }
 }
 
-/// A sleep that waits for more although something may be there already.
-struct Nap {
-    registrations: Vec<Arc<Registration>>,
-    end: Instant,
-}
-
 /// Until when to wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Deadline {
@@ -311,15 +298,6 @@ impl Deadline {
             None => Self::Never,
             Some(Duration::ZERO) => Self::Now,
             Some(span) => Self::At { end: Instant::now() + span, fine: true },
-        }
-    }
-
-    /// The same, but no later than `end`.
-    fn at_most(self, end: Instant) -> Self {
-        match self {
-            Self::Now => Self::Now,
-            Self::At { end: own, .. } if own <= end => self,
-            Self::Never | Self::At { .. } => Self::At { end, fine: true },
         }
     }
 
