@@ -194,6 +194,7 @@ impl Connection {
         writer.u64(self.timers.at(Timer::Linger).unwrap_or(Instant::FAR_FUTURE).as_nanos());
         writer.u32(self.heard_at.millis()).u64(self.recovery.progress_at.as_nanos());
         writer.bool(self.pending.reset).u8(self.recovery.timeouts).u8(self.rtt.backoff);
+        writer.put(self.ecn.record());
         self.write_books(&mut writer);
         debug_assert!(writer.at <= Snapshot::BODY);
         writer.snapshot.seal()
@@ -261,6 +262,7 @@ impl Connection {
         pending.reset = reader.bool();
         recovery.timeouts = reader.u8();
         rtt.backoff = reader.u8().min(32);
+        let ecn = reader.get();
         let mut timers = Timers::new();
         timers.set(Timer::Linger, linger);
         let mut limit = Limit::default();
@@ -275,7 +277,7 @@ impl Connection {
             pending,
             settings,
             challenges: ChallengeLimit::new(),
-            ecn: EcnState::new(),
+            ecn: EcnState::restored(ecn),
             search: None,
             stats: read_stats(&mut reader, now),
             ledger: read_ledger(&mut reader, &mut limit),
