@@ -154,6 +154,9 @@ impl<D: Device> Worker<D> {
         self.account.close_span(clock::now(), if busy { Spent::Working } else { Spent::Polling });
         if now >= rhythm.next_control {
             rhythm.next_control = now + CONTROL_PERIOD;
+            if let Some(server) = self.server.as_mut().filter(|_| rhythm.stop_at.is_none()) {
+                server.resume(now, &self.poller)?;
+            }
             self.look(now, Some(Duration::ZERO), rhythm)?;
         }
         if busy {
@@ -181,7 +184,8 @@ impl<D: Device> Worker<D> {
         let now = clock::now();
         let blocked =
             self.backlog.is_blocked() || (self.core.stack.wants_transmit() && !self.device.is_ready());
-        let mut deadline = [self.deadline(), rhythm.stop_at].into_iter().flatten().min();
+        let resume = self.server.as_ref().and_then(Server::deadline);
+        let mut deadline = [self.deadline(), rhythm.stop_at, resume].into_iter().flatten().min();
         if blocked {
             deadline = Some(deadline.unwrap_or(Instant::FAR_FUTURE).min(now + BLOCKED_NAP));
         }
@@ -211,7 +215,7 @@ impl<D: Device> Worker<D> {
                 Source::Device | Source::Doorbell(_) => {}
                 Source::Signal | Source::Supervisor => self.start_to_stop(now, rhythm),
                 Source::Caller => self.on_caller(now, rhythm),
-                Source::Listener => self.on_listener(),
+                Source::Listener => self.on_listener(now),
                 Source::Control(connection) => self.on_control(connection),
             }
         }
