@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use base::{Duration, IpCidr};
 use serde::{Deserialize, Serialize};
+use stack::SynCookieMode;
 use tcp::CongestionAlgorithm;
 
 use crate::names;
@@ -51,6 +52,12 @@ pub struct Settings {
     /// The congestion control of connections that choose none: `cubic`, `reno` or `bbr`.
     #[serde(alias = "congestion-control")]
     pub congestion_control: Option<String>,
+    /// When listeners answer SYNs with cookies: `off`, `full` or `always`.
+    #[serde(alias = "syn-cookies")]
+    pub syn_cookies: Option<String>,
+    /// Whether connections may begin with data in the SYN, where programs ask for it. On unless this says otherwise.
+    #[serde(alias = "fast-open")]
+    pub fast_open: Option<bool>,
     /// Microseconds of looking for work before sleeping.
     pub spin_us: Option<u64>,
     /// A pcapng file that gets a copy of every frame.
@@ -146,6 +153,10 @@ pub struct WorkerConfig {
     pub spin: Duration,
     /// The congestion control of connections that choose none.
     pub congestion: CongestionAlgorithm,
+    /// When listeners answer SYNs with cookies.
+    pub syn_cookies: SynCookieMode,
+    /// Whether connections may begin with data in the SYN.
+    pub fast_open: bool,
     /// Limits.
     pub limits: Limits,
 }
@@ -188,7 +199,13 @@ impl Default for Limits {
 
 impl Default for WorkerConfig {
     fn default() -> Self {
-        Self { spin: DEFAULT_SPIN, congestion: CongestionAlgorithm::default(), limits: Limits::default() }
+        Self {
+            spin: DEFAULT_SPIN,
+            congestion: CongestionAlgorithm::default(),
+            syn_cookies: SynCookieMode::default(),
+            fast_open: true,
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -248,6 +265,8 @@ impl Settings {
             offload: self.offload.or(below.offload),
             tun: self.tun.or(below.tun),
             congestion_control: self.congestion_control.or(below.congestion_control),
+            syn_cookies: self.syn_cookies.or(below.syn_cookies),
+            fast_open: self.fast_open.or(below.fast_open),
             spin_us: self.spin_us.or(below.spin_us),
             capture: self.capture.or(below.capture),
             limits: self.limits.or(below.limits),
@@ -276,6 +295,8 @@ impl Config {
             worker: WorkerConfig {
                 spin: spin(settings.spin_us)?,
                 congestion: congestion(settings.congestion_control.as_deref())?,
+                syn_cookies: syn_cookies(settings.syn_cookies.as_deref())?,
+                fast_open: settings.fast_open.unwrap_or(true),
                 limits: limits(settings.limits.as_ref())?,
             },
             name,
@@ -345,6 +366,16 @@ fn congestion(name: Option<&str>) -> Result<CongestionAlgorithm, ConfigError> {
         let known: Vec<_> = CongestionAlgorithm::ALL.into_iter().map(CongestionAlgorithm::name).collect();
         value("congestion_control", format!("{name:?} is none of {}", known.join(", ")))
     })
+}
+
+fn syn_cookies(name: Option<&str>) -> Result<SynCookieMode, ConfigError> {
+    match name {
+        None => Ok(SynCookieMode::default()),
+        Some("off") => Ok(SynCookieMode::Off),
+        Some("full") => Ok(SynCookieMode::WhenFull),
+        Some("always") => Ok(SynCookieMode::Always),
+        Some(other) => Err(value("syn_cookies", format!("{other:?} is none of off, full, always"))),
+    }
 }
 
 fn spin(microseconds: Option<u64>) -> Result<Duration, ConfigError> {
@@ -436,6 +467,7 @@ mod tests {
             ("kernel_address = '10.0.0.1'", "kernel_address"),
             ("spin_us = 5000000", "spin_us"),
             ("congestion_control = 'vegas'", "congestion_control"),
+            ("syn_cookies = 'sometimes'", "syn_cookies"),
             ("socket_mode = '999'", "socket_mode"),
             ("name = 'a/b'", "name"),
             ("limits.sockets = 1", "limits.sockets"),

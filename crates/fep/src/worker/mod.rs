@@ -29,7 +29,7 @@ use channel::Offence;
 use channel::fep::{AppChannel, Family, Limits as ChannelLimits};
 use device::Device;
 use stack::memory::Budget;
-use stack::{InterfaceConfig, InterfaceId, Stack, StackConfig};
+use stack::{FastOpenConfig, InterfaceConfig, InterfaceId, Stack, StackConfig};
 
 use crate::accounting::Account;
 use crate::clock;
@@ -271,6 +271,12 @@ fn stack_config(config: &WorkerConfig) -> StackConfig {
         max_orphans: limits.orphans as usize,
         orphan_timeout: limits.orphan_time,
         tcp: tcp::Config { window_limit, congestion: config.congestion, ..defaults.tcp.clone() },
+        syn_cookies: config.syn_cookies,
+        fast_open: FastOpenConfig {
+            client: config.fast_open,
+            server: config.fast_open,
+            ..FastOpenConfig::default()
+        },
         ..defaults
     }
 }
