@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use base::{Duration, IpCidr};
 use serde::{Deserialize, Serialize};
+use stack::SynCookieMode;
 use tcp::{AccurateEcn, CongestionAlgorithm, MtuProbing};
 
 use crate::names;
@@ -57,6 +58,12 @@ pub struct Settings {
     pub mtu_probing: Option<MtuProbingSetting>,
     /// Whether a connection starts with what earlier ones to the same host found out.
     pub share_path_information: Option<bool>,
+    /// When listeners answer SYNs with cookies: `off`, `full` or `always`.
+    #[serde(alias = "syn-cookies")]
+    pub syn_cookies: Option<String>,
+    /// Whether connections may begin with data in the SYN, where programs ask for it. On unless this says otherwise.
+    #[serde(alias = "fast-open")]
+    pub fast_open: Option<bool>,
     /// Microseconds of looking for work before sleeping.
     pub spin_us: Option<u64>,
     /// A pcapng file that gets a copy of every frame.
@@ -230,6 +237,10 @@ pub struct WorkerConfig {
     pub congestion: CongestionAlgorithm,
     /// What connections do about their path.
     pub path: PathManners,
+    /// When listeners answer SYNs with cookies.
+    pub syn_cookies: SynCookieMode,
+    /// Whether connections may begin with data in the SYN.
+    pub fast_open: bool,
     /// Limits.
     pub limits: Limits,
 }
@@ -276,6 +287,8 @@ impl Default for WorkerConfig {
             spin: DEFAULT_SPIN,
             congestion: CongestionAlgorithm::default(),
             path: PathManners::default(),
+            syn_cookies: SynCookieMode::default(),
+            fast_open: true,
             limits: Limits::default(),
         }
     }
@@ -340,6 +353,8 @@ impl Settings {
             ecn: self.ecn.or(below.ecn),
             mtu_probing: self.mtu_probing.or(below.mtu_probing),
             share_path_information: self.share_path_information.or(below.share_path_information),
+            syn_cookies: self.syn_cookies.or(below.syn_cookies),
+            fast_open: self.fast_open.or(below.fast_open),
             spin_us: self.spin_us.or(below.spin_us),
             capture: self.capture.or(below.capture),
             limits: self.limits.or(below.limits),
@@ -369,6 +384,8 @@ impl Config {
                 spin: spin(settings.spin_us)?,
                 congestion: congestion(settings.congestion_control.as_deref())?,
                 path: PathManners::new(settings),
+                syn_cookies: syn_cookies(settings.syn_cookies.as_deref())?,
+                fast_open: settings.fast_open.unwrap_or(true),
                 limits: limits(settings.limits.as_ref())?,
             },
             name,
@@ -438,6 +455,16 @@ fn congestion(name: Option<&str>) -> Result<CongestionAlgorithm, ConfigError> {
         let known: Vec<_> = CongestionAlgorithm::ALL.into_iter().map(CongestionAlgorithm::name).collect();
         value("congestion_control", format!("{name:?} is none of {}", known.join(", ")))
     })
+}
+
+fn syn_cookies(name: Option<&str>) -> Result<SynCookieMode, ConfigError> {
+    match name {
+        None => Ok(SynCookieMode::default()),
+        Some("off") => Ok(SynCookieMode::Off),
+        Some("full") => Ok(SynCookieMode::WhenFull),
+        Some("always") => Ok(SynCookieMode::Always),
+        Some(other) => Err(value("syn_cookies", format!("{other:?} is none of off, full, always"))),
+    }
 }
 
 fn spin(microseconds: Option<u64>) -> Result<Duration, ConfigError> {
@@ -548,6 +575,7 @@ mod tests {
             ("kernel_address = '10.0.0.1'", "kernel_address"),
             ("spin_us = 5000000", "spin_us"),
             ("congestion_control = 'vegas'", "congestion_control"),
+            ("syn_cookies = 'sometimes'", "syn_cookies"),
             ("socket_mode = '999'", "socket_mode"),
             ("name = 'a/b'", "name"),
             ("limits.sockets = 1", "limits.sockets"),

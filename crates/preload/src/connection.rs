@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+use std::time::Instant;
 
 use libc::{sockaddr, socklen_t};
 use outboard::raw::{self, Interest};
@@ -331,7 +332,7 @@ pub(crate) unsafe extern "C-unwind" fn connect(
 }
 
 /// Decides who carries the connection: the stack's socket, or none for the kernel.
-fn prepare_connect<'a>(
+pub(crate) fn prepare_connect<'a>(
     fd: c_int,
     held: &'a Held,
     socket: &'a InetSocket,
@@ -364,13 +365,18 @@ fn connect_outboard(socket: &InetSocket, outboard: &raw::Socket, peer: SocketAdd
         Err(error) if error.raw_os_error() == Some(libc::EALREADY) && !socket.nonblocking() => {}
         other => return other,
     }
-    match wait::for_socket(outboard, Interest::WRITABLE, deadline) {
-        Err(error) if errno::is_again(&error) => return Err(errno::error(libc::EINPROGRESS)),
-        other => other?,
-    }
+    wait_connected(outboard, deadline)?;
     // Asked again, it tells the outcome.
     match outboard.connect(for_stack(peer)) {
         Err(error) if error.raw_os_error() == Some(libc::EISCONN) => Ok(()),
+        other => other,
+    }
+}
+
+/// Waits for the end of a connection attempt.
+pub(crate) fn wait_connected(outboard: &raw::Socket, deadline: Option<Instant>) -> io::Result<()> {
+    match wait::for_socket(outboard, Interest::WRITABLE, deadline) {
+        Err(error) if errno::is_again(&error) => Err(errno::error(libc::EINPROGRESS)),
         other => other,
     }
 }

@@ -10,7 +10,7 @@ use outboard::raw::{Interest, Socket};
 
 use crate::description::{InetSocket, Kind, Phase};
 use crate::runtime::for_stack;
-use crate::{errno, wait};
+use crate::{errno, fast_open, wait};
 
 /// What a receive gave.
 #[derive(Clone, Copy, Debug, Default)]
@@ -146,7 +146,14 @@ pub(crate) fn send(
     flags: c_int,
 ) -> io::Result<usize> {
     match socket.kind {
-        Kind::Stream => with_sigpipe(flags, send_stream(socket, outboard, buffers, flags)),
+        Kind::Stream => {
+            let begins = outboard.begins_with_send();
+            let mut sent = send_stream(socket, outboard, buffers, flags);
+            if begins && !socket.may_not_wait(flags) {
+                sent = sent.and_then(|count| fast_open::outcome(socket, outboard, count));
+            }
+            with_sigpipe(flags, sent)
+        }
         Kind::Datagram => send_datagram(socket, outboard, buffers, remote, flags),
     }
 }

@@ -125,6 +125,9 @@ pub struct Config {
     pub rto_initial: Duration,
     /// The longest that an acknowledgement is held back (RFC 1122 §4.2.3.2: below 500 ms).
     pub delayed_ack: Duration,
+    /// A passive open waits so long for the peer's first data before a bare acknowledgement is enough
+    /// (`TCP_DEFER_ACCEPT`); zero: not at all.
+    pub defer_accept: Duration,
     /// How often a SYN or SYN-ACK is retransmitted.
     pub syn_retries: u8,
     /// How often data is retransmitted before the connection times out (R2, RFC 9293 §3.8.3).
@@ -189,6 +192,7 @@ impl Default for Config {
             rto_max: Duration::from_secs(120),
             rto_initial: Duration::from_secs(1),
             delayed_ack: Duration::from_millis(40),
+            defer_accept: Duration::ZERO,
             syn_retries: 6,
             retries: 15,
             fin_wait_2: Duration::from_secs(60),

@@ -29,7 +29,7 @@ use channel::Offence;
 use channel::fep::{AppChannel, Family, Limits as ChannelLimits};
 use device::Device;
 use stack::memory::Budget;
-use stack::{InterfaceConfig, InterfaceId, Stack, StackConfig};
+use stack::{FastOpenConfig, InterfaceConfig, InterfaceId, Stack, StackConfig};
 
 use crate::accounting::Account;
 use crate::clock;
@@ -274,6 +274,12 @@ fn stack_config(config: &WorkerConfig) -> StackConfig {
         orphan_timeout: limits.orphan_time,
         share_path_information: config.path.share_information,
         tcp,
+        syn_cookies: config.syn_cookies,
+        fast_open: FastOpenConfig {
+            client: config.fast_open,
+            server: config.fast_open,
+            ..FastOpenConfig::default()
+        },
         ..defaults
     }
 }

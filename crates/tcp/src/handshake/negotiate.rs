@@ -65,9 +65,11 @@ impl Connection {
     }
 
     /// The window field of a SYN: not scaled, but a value that can be said with scaling as well, so that the first
-    /// segment behind it does not take anything back (RFC 7323 §2.4).
+    /// segment behind it does not take anything back (RFC 7323 §2.4). What came with the peer's SYN takes its room.
     pub(crate) fn syn_window(&self) -> u16 {
-        let window = u16::try_from(self.recv.room()).unwrap_or(u16::MAX);
+        let taken = self.recv.nxt.saturating_sub(self.recv.consumed);
+        let room = u64::from(self.recv.room()).saturating_sub(taken);
+        let window = u16::try_from(room).unwrap_or(u16::MAX);
         let granule = if self.settings.window_scaling { 1 << self.recv.scale } else { 1 };
         if window > granule { window - window % granule } else { window }
     }
@@ -82,6 +84,7 @@ impl Connection {
                 .settings
                 .timestamps
                 .then(|| Timestamps { value: self.timestamp(now), echo: self.recv.ts_recent }),
+            fast_open: self.opening.as_ref().and_then(|opening| opening.cookie.clone()),
             ..Options::default()
         }
     }

@@ -55,6 +55,9 @@ impl Connection {
         if ack <= self.send.una as i64 || ack > self.send.nxt as i64 {
             return ControlFlow::Break(Verdict::HandshakeReset);
         }
+        if self.defers(segment) {
+            return ControlFlow::Break(Verdict::AcceptanceDeferred);
+        }
         self.on_handshake_feedback(segment);
         self.on_syn_acknowledged(now, segment);
         self.on_event(Event::SynAcknowledged);

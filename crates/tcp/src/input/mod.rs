@@ -38,7 +38,7 @@ impl Connection {
         }
         match self.state {
             State::Closed => Verdict::Closed,
-            State::SynSent => self.on_segment_in_syn_sent(now, segment),
+            State::SynSent => self.on_segment_in_syn_sent(now, segment, receive),
             State::Established => match self.predict(now, segment, receive) {
                 Some(verdict) => verdict,
                 None => self.on_segment(now, segment, receive),

@@ -64,7 +64,7 @@ impl Connection {
     pub fn poll_segment(&mut self, now: Instant, limit: &OutputLimit) -> Option<SegmentOut> {
         let segment = match self.state {
             State::Closed => self.poll_reset(now),
-            State::SynSent | State::SynReceived => self.poll_handshake(now),
+            State::SynSent | State::SynReceived => self.poll_handshake(now, limit),
             State::Established
             | State::FinWait1
             | State::FinWait2
@@ -92,7 +92,10 @@ impl Connection {
         match self.state {
             State::Closed => self.pending.reset,
             State::SynSent | State::SynReceived => {
-                self.send.nxt == 0 || self.send.scoreboard.lost() > 0 || self.pending.ack
+                (self.send.nxt == 0 && !self.awaits_data())
+                    || self.syn_is_lost()
+                    || self.pending.ack
+                    || (self.is_early() && self.sendable(0) > 0 && !self.pacing_blocks(now))
             }
             State::Established
             | State::FinWait1
@@ -283,20 +286,26 @@ impl Connection {
     }
 
     /// A SYN or SYN-ACK, the first time or again.
-    fn poll_handshake(&mut self, now: Instant) -> Option<SegmentOut> {
+    fn poll_handshake(&mut self, now: Instant, limit: &OutputLimit) -> Option<SegmentOut> {
+        let mut data = 0;
         if self.send.nxt == 0 {
-            self.send.scoreboard.push(Record::new(0, 1, now));
-            self.send.nxt = 1;
-        } else if self.send.scoreboard.retransmit_lost(1, now).is_some() {
+            if self.awaits_data() {
+                return None;
+            }
+            data = self.syn_payload_len(self.syn_options(now).emitted_len());
+            self.note_syn_sent(now, data);
+        } else if self.syn_is_lost() && self.send.scoreboard.retransmit_lost(1, now).is_some() {
             self.stats.rare().retransmissions += 1;
+            self.abandon_fast_open();
             // RFC 3168 §6.1.1.1: something on the way may dislike the flags.
             self.settings.ecn &= self.state != State::SynSent;
         } else {
-            return self.poll_ack(now);
+            let data = if self.is_early() { self.poll_new_data(now, limit) } else { None };
+            return data.or_else(|| self.poll_ack(now));
         }
         if !self.timers.is_set(Timer::Retransmit) {
             self.restart_retransmit_timer(now);
         }
-        Some(self.build_syn(now))
+        Some(self.build_syn(now, data))
     }
 }

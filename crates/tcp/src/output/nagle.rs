@@ -7,7 +7,8 @@ impl Connection {
     /// follows. The FIN's position is included when it goes along.
     #[inline]
     pub(crate) fn sendable(&self, max_payload: u32) -> u32 {
-        if self.send.nxt >= self.send.end() || !self.state.sends_data() || self.is_held_for_probe() {
+        let sends = self.state.sends_data() || self.is_early();
+        if self.send.nxt >= self.send.end() || !sends || self.is_held_for_probe() {
             return 0;
         }
         let queued = self.send.queued.saturating_sub(self.send.nxt);
@@ -28,7 +29,7 @@ impl Connection {
             };
         }
         // Everything that is queued fits.
-        if self.send.fin_queued {
+        if self.send.fin_queued && self.state.sends_data() {
             let fits = offered > queued && allowance > queued;
             return (queued + u64::from(fits)) as u32;
         }
