@@ -170,7 +170,16 @@ impl Connection {
         let queued = queued_to.saturating_add(1);
         if !self.send.fin_queued && queued > self.send.queued && self.state != State::Closed {
             self.send.queued = queued;
+            self.pending.more = false;
         }
+    }
+
+    /// As [`handle_send`](Self::handle_send), and the application says that more follows at once (`MSG_MORE`): less than a
+    /// full segment waits for that, for an acknowledgement, or 200 ms.
+    pub fn handle_send_more(&mut self, queued_to: u64) {
+        let before = self.send.queued;
+        self.handle_send(queued_to);
+        self.pending.more = self.send.queued > before;
     }
 
     /// The application has read the stream up to the offset `consumed_to`: the window opens. A value beyond what was

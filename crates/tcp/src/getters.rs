@@ -201,9 +201,13 @@ impl Connection {
         }
     }
 
-    /// `TCP_NODELAY`: small segments are not held back.
+    /// `TCP_NODELAY`: small segments are not held back. Setting it lets go what waits, under `TCP_CORK` too (tcp(7)).
     pub fn set_nodelay(&mut self, on: bool) {
         self.settings.nodelay = on;
+        if on {
+            self.pending.more = false;
+            self.pending.push = true;
+        }
     }
 
     /// Whether `TCP_NODELAY` is set.
@@ -215,6 +219,7 @@ impl Connection {
     pub fn set_cork(&mut self, on: bool) {
         self.settings.cork = on;
         if !on {
+            self.pending.more = false;
             self.timers.clear(Timer::Persist);
         }
     }
