@@ -288,6 +288,7 @@ impl Connection {
             soft_error,
             passive,
             orphaned,
+            cut_through: false,
         };
         if !connection.is_plausible() {
             return Err(RestoreError::Inconsistent);

@@ -125,7 +125,7 @@ impl<B: BufferFamily> Stack<B> {
         group.get(choice).copied()
     }
 
-    /// A SYN for a listener.
+    /// A SYN for a listener; the half-open connection that it makes, if it makes one.
     pub(crate) fn open_half(
         &mut self,
         now: Instant,
@@ -133,13 +133,13 @@ impl<B: BufferFamily> Stack<B> {
         tuple: FourTuple,
         segment: &tcp::SegmentIn<'_>,
         at_least: Option<SeqNumber>,
-    ) {
-        let Some(socket) = self.sockets.get_index_mut(index) else { return };
+    ) -> Option<u32> {
+        let socket = self.sockets.get_index_mut(index)?;
         let (ttl, tos) = (socket.ttl, socket.tos);
-        let Some(listener) = socket.listener_mut() else { return };
+        let listener = socket.listener_mut()?;
         if listener.accept_is_full() {
             self.stats.drop_listen_overflow += 1;
-            return;
+            return None;
         }
         let (owner, options) = (listener.owner.clone(), listener.options.clone());
         let full = listener.queues.half_open_len >= listener.backlog.max(MIN_HALF_OPEN)
@@ -147,11 +147,11 @@ impl<B: BufferFamily> Stack<B> {
             || !self.has_socket_room();
         if full && !self.drop_oldest_half_open(now, index) {
             self.stats.drop_syn_queue += 1;
-            return;
+            return None;
         }
         let Ok((link_mtu, path_mtu)) = self.mtus_to(now, tuple.local.ip(), tuple.remote.ip()) else {
             self.stats.drop_no_route += 1;
-            return;
+            return None;
         };
         let mut config = self.tcp_config(link_mtu, path_mtu, &options);
         config.remembered = self.remembered(now, tuple.remote.ip());
@@ -178,6 +178,7 @@ impl<B: BufferFamily> Stack<B> {
         });
         self.schedule(child);
         self.sync_timer(child);
+        Some(child)
     }
 
     /// Whether the accept queue of a half-open connection's listener is full, so that its last acknowledgement has to
