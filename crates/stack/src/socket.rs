@@ -113,9 +113,21 @@ pub(crate) enum Stage {
     Owned,
 }
 
+/// Where a connection's other end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Partner {
+    /// Somewhere: segments reach it.
+    Remote,
+    /// At this socket, which is joined with this one.
+    Joined(u32),
+    /// It was joined with this one, and is no more.
+    Gone,
+}
+
 pub(crate) struct TcpSocket<B: BufferFamily> {
     pub(crate) connection: tcp::Connection,
     pub(crate) stream: B::Stream,
+    pub(crate) partner: Partner,
     pub(crate) path: Option<CachedPath>,
     pub(crate) timer: Option<TimerKey>,
     /// When the timer fires; never later than the connection's deadline.
@@ -225,6 +237,7 @@ impl<B: BufferFamily> TcpSocket<B> {
             opened: now,
             connection,
             stream,
+            partner: Partner::Remote,
             path: None,
             timer: None,
             armed: Instant::FAR_FUTURE,

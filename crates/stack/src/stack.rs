@@ -448,6 +448,7 @@ impl<B: BufferFamily> Stack<B> {
 
     /// The socket is done with: its port, its timers and its buffers go, and its owner is told.
     pub(crate) fn release(&mut self, index: u32) {
+        self.part(index);
         self.leave_output(index);
         self.leave_tables(index);
         self.release_port(index);

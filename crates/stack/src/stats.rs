@@ -21,6 +21,12 @@ macro_rules! counters {
 }
 
 counters! {
+    /// Connections whose two ends are both here, joined without segments.
+    tcp_cut_through,
+    /// Payload bytes that went from one end of such a connection to the other.
+    cut_through_bytes,
+    /// Datagrams that went from one socket here to another without a packet.
+    udp_cut_through,
     /// Frames received.
     frames_in,
     /// Bytes of frames received.

@@ -73,6 +73,8 @@ pub struct Connection {
     pub(crate) passive: bool,
     /// The owner has closed: nobody will read any more.
     pub(crate) orphaned: bool,
+    /// The other end is on the same stack: nothing of it goes by segments.
+    pub(crate) cut_through: bool,
 }
 
 /// The most bytes that an idle connection may take (ARCHITECTURE: 100,000 idle connections under 1 KiB each).
@@ -159,6 +161,7 @@ impl Connection {
             fast_open: FastOpenProgress::Unused,
             passive: false,
             orphaned: false,
+            cut_through: false,
         };
         connection.recall(config.remembered.as_ref(), initial);
         connection
@@ -192,7 +195,7 @@ impl Connection {
         self.recv.consumed = consumed;
         let (limit, max_limit) = (self.recv.limit, self.recv.max_limit);
         self.recv.limit = self.recv.autotune.on_consumed(now, consumed, self.rtt.srtt, limit, max_limit);
-        if self.state.receives_data() && self.recv.update_is_due() {
+        if self.state.receives_data() && !self.cut_through && self.recv.update_is_due() {
             self.pending.ack = true;
         }
     }
@@ -213,6 +216,9 @@ impl Connection {
         self.on_event(Event::Shutdown);
         if self.state == State::FinWait2 {
             self.start_linger(now);
+        }
+        if self.cut_through {
+            self.start_patience(now);
         }
     }
 

@@ -20,6 +20,7 @@ mod challenge_ack;
 pub mod config;
 mod congestion;
 pub mod connection;
+pub mod cut_through;
 mod deadline;
 mod ecn;
 pub mod error;

@@ -304,6 +304,7 @@ impl Connection {
             fast_open,
             passive,
             orphaned,
+            cut_through: false,
         };
         if !connection.is_plausible() {
             return Err(RestoreError::Inconsistent);

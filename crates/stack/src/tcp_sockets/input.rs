@@ -54,7 +54,13 @@ impl<B: BufferFamily> Stack<B> {
         }
     }
 
-    fn give_segment(&mut self, now: Instant, index: u32, tuple: &FourTuple, segment: &tcp::SegmentIn<'_>) {
+    pub(crate) fn give_segment(
+        &mut self,
+        now: Instant,
+        index: u32,
+        tuple: &FourTuple,
+        segment: &tcp::SegmentIn<'_>,
+    ) {
         let Some(tcp) = self.sockets.get_index_mut(index).and_then(|socket| socket.tcp_mut()) else { return };
         let flags = segment.header.flags;
         if tcp.connection.state() == tcp::State::TimeWait
@@ -98,7 +104,9 @@ impl<B: BufferFamily> Stack<B> {
             return;
         };
         match tcp::listen::classify(segment) {
-            tcp::ListenVerdict::Open => self.open_half(now, listener, *tuple, segment, at_least),
+            tcp::ListenVerdict::Open => {
+                self.open_half(now, listener, *tuple, segment, at_least);
+            }
             tcp::ListenVerdict::Reset if self.open_by_cookie(now, listener, tuple, segment) => {}
             tcp::ListenVerdict::Reset => {
                 self.stats.drop_listen_segment += 1;

@@ -128,7 +128,7 @@ impl<B: BufferFamily> Stack<B> {
         group.get(choice).copied()
     }
 
-    /// A SYN for a listener.
+    /// A SYN for a listener; the half-open connection that it makes, if it makes one.
     pub(crate) fn open_half(
         &mut self,
         now: Instant,
@@ -136,11 +136,11 @@ impl<B: BufferFamily> Stack<B> {
         tuple: FourTuple,
         segment: &tcp::SegmentIn<'_>,
         at_least: Option<SeqNumber>,
-    ) {
-        let Some(listener) = self.listener_mut(index) else { return };
+    ) -> Option<u32> {
+        let listener = self.listener_mut(index)?;
         if listener.accept_is_full() {
             self.stats.drop_listen_overflow += 1;
-            return;
+            return None;
         }
         let options = listener.options.clone();
         let crowded = listener.queues.half_open_len >= listener.backlog.max(MIN_HALF_OPEN)
@@ -150,15 +150,15 @@ impl<B: BufferFamily> Stack<B> {
         // A cookie cannot start beyond the sequence numbers of a connection in TIME-WAIT.
         if by_cookie && at_least.is_none() {
             self.answer_with_cookie(now, index, &tuple, segment);
-            return;
+            return None;
         }
         if (crowded || !self.has_socket_room()) && !self.drop_oldest_half_open(now, index) {
             self.stats.drop_syn_queue += 1;
-            return;
+            return None;
         }
         let Ok((link_mtu, path_mtu)) = self.mtus_to(now, tuple.local.ip(), tuple.remote.ip()) else {
             self.stats.drop_no_route += 1;
-            return;
+            return None;
         };
         let mut config = self.tcp_config(link_mtu, path_mtu, &options);
         config.remembered = self.remembered(now, tuple.remote.ip());
@@ -170,12 +170,13 @@ impl<B: BufferFamily> Stack<B> {
             tcp::Connection::accept(now, &config, tuple.local, tuple.remote, isn, offset, segment);
         let early = self.answer_fast_open(now, index, &tuple, segment, &mut connection);
         let stage = if early { Stage::Queued } else { Stage::HalfOpen };
-        let Some(child) = self.insert_child(now, index, connection, stage) else { return };
+        let child = self.insert_child(now, index, connection, stage)?;
         if early {
             self.begin_early(index, child, segment);
         }
         self.schedule(child);
         self.sync_timer(child);
+        Some(child)
     }
 
     /// A new connection of a listener, in its queue of half-open ones or in that of those to be accepted.

@@ -5,6 +5,7 @@
 
 mod connect;
 mod crowd;
+mod cut_through;
 mod fast_open;
 mod input;
 mod listen;
@@ -28,7 +29,7 @@ use crate::error::SocketError;
 use crate::flow::{FourTuple, Target};
 use crate::path::Next;
 use crate::slab::Key;
-use crate::socket::{Kind, Stage};
+use crate::socket::{Kind, Partner, Stage};
 use crate::stack::{SocketId, Stack, Timer};
 
 /// IP and TCP headers without options, which the MSS does not count (RFC 9293 §3.7.1).
@@ -97,10 +98,14 @@ impl<B: BufferFamily> Stack<B> {
 
     /// The receive stream has been read up to the offset `consumed_to`.
     pub fn tcp_consumed(&mut self, now: Instant, id: SocketId, consumed_to: u64) {
-        if let Some((connection, share)) = self.tcp_and_share(id) {
-            connection.set_window_share(share);
+        let Some(tcp) = self.sockets.get_mut(id.into()).and_then(|socket| socket.tcp_mut()) else { return };
+        tcp.connection.set_window_share(tcp.stream.share());
+        tcp.connection.handle_consumed(now, consumed_to);
+        match tcp.partner {
+            Partner::Remote => self.schedule(id.index),
+            Partner::Joined(partner) => self.schedule_partner(now, partner),
+            Partner::Gone => {}
         }
-        self.tell_tcp(id, |connection| connection.handle_consumed(now, consumed_to));
     }
 
     /// Nothing more will be queued: a FIN follows.
@@ -134,11 +139,6 @@ impl<B: BufferFamily> Stack<B> {
             self.schedule(id.index);
         }
         Ok(())
-    }
-
-    fn tcp_and_share(&mut self, id: SocketId) -> Option<(&mut tcp::Connection, u32)> {
-        let tcp = self.sockets.get_mut(id.into())?.tcp_mut()?;
-        Some((&mut tcp.connection, tcp.stream.share()))
     }
 
     /// Tells an owned connection something that may make it send; what comes of it is settled when it is polled.
@@ -186,6 +186,7 @@ impl<B: BufferFamily> Stack<B> {
         if tcp.connection.deadline().is_some_and(|deadline| deadline <= now) {
             tcp.connection.handle_deadline(now);
         }
+        // Of a joined connection, this may have been the time to try again what found no memory.
         self.settle(now, index, before);
     }
 

@@ -360,7 +360,7 @@ impl Connection {
         }
     }
 
-    fn on_fin_acknowledged(&mut self, now: Instant) {
+    pub(crate) fn on_fin_acknowledged(&mut self, now: Instant) {
         if !self.on_event(Event::FinAcknowledged) {
             return;
         }

@@ -98,6 +98,9 @@ impl Connection {
     /// Whether a poll now would give a segment, or would arm a timer that is missing. Cheap.
     #[inline]
     pub fn wants_output(&self, now: Instant) -> bool {
+        if self.cut_through {
+            return self.has_to_carry();
+        }
         match self.state {
             State::Closed => self.pending.reset,
             State::SynSent | State::SynReceived => {
