@@ -165,10 +165,7 @@ pub(crate) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 fn listen_outboard(fd: c_int, held: &Held, socket: &InetSocket, backlog: c_int) -> io::Result<()> {
     if socket.phase() == Phase::Kernel && kernel_name(fd).is_some_and(|name| name.port() == 0) {
         // Not bound: as if to the wildcard and any port.
-        let any: SocketAddr = match socket.family {
-            Family::V4 => (Ipv4Addr::UNSPECIFIED, 0).into(),
-            Family::V6 => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
+        let any = wildcard(socket.family, 0);
         if side_of_bind(socket.family, is_v6_only(fd, socket.family), any)? == Side::Both {
             bind_both(fd, held, socket, any)?;
         }
@@ -176,6 +173,13 @@ fn listen_outboard(fd: c_int, held: &Held, socket: &InetSocket, backlog: c_int) 
     match socket.outboard() {
         Some(outboard) => outboard.listen(u32::try_from(backlog).unwrap_or(0)),
         None => Ok(()),
+    }
+}
+
+fn wildcard(family: Family, port: u16) -> SocketAddr {
+    match family {
+        Family::V4 => (Ipv4Addr::UNSPECIFIED, port).into(),
+        Family::V6 => (std::net::Ipv6Addr::UNSPECIFIED, port).into(),
     }
 }
 
@@ -457,7 +461,8 @@ unsafe fn name(
     errno::status(value.and_then(|value| unsafe { address_of::write(value, family, address, length) }))
 }
 
-/// The stack's side of a datagram socket that the kernel alone carried so far.
+/// The stack's side of a datagram socket that the kernel alone carried so far. As with every first datagram, the socket
+/// gets a port if it has none; both sides have the same one.
 pub(crate) fn open_for_datagrams<'a>(
     fd: c_int,
     held: &'a Held,
@@ -468,9 +473,15 @@ pub(crate) fn open_for_datagrams<'a>(
     }
     let _change = socket.lock_change();
     if socket.existing().is_none() {
-        let outboard = open(fd, socket)?;
-        socket.adopt(outboard, Phase::Both);
-        socket.watchers.move_over(held, true);
+        match kernel_name(fd).map_or(0, |name| name.port()) {
+            0 => bind_both(fd, held, socket, wildcard(socket.family, 0))?,
+            port => {
+                let outboard = open(fd, socket)?;
+                // Another program of the stack may have the port; then the stack chooses one when the datagram goes out.
+                let _ = outboard.bind(for_stack(wildcard(socket.family, port)));
+                become_both(held, socket, outboard)?;
+            }
+        }
     }
     socket.set_phase(Phase::Both);
     socket.existing().ok_or_else(|| errno::error(libc::EBADF))

@@ -48,7 +48,8 @@ fn receive_stream(
     flags: c_int,
 ) -> io::Result<Received> {
     if flags & libc::MSG_OOB != 0 {
-        return Err(errno::error(libc::EINVAL)); // urgent data stays in the stream (RFC 6093 §4)
+        // As on Linux with SO_OOBINLINE: urgent data stays in the stream (RFC 6093 §4).
+        return Err(errno::error(libc::EINVAL));
     }
     let peek = flags & libc::MSG_PEEK != 0;
     let all = flags & libc::MSG_WAITALL != 0 && !peek;

@@ -51,6 +51,18 @@ impl CongestionAlgorithm {
     }
 }
 
+/// Whether the peer's congestion feedback may be accurate (RFC 9768) instead of classic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AccurateEcn {
+    /// Never.
+    Off,
+    /// Where the peer asks for it.
+    #[default]
+    Accept,
+    /// We ask for it too, where we ask for ECN at all.
+    Offer,
+}
+
 /// When a connection looks for a larger segment size by itself (RFC 4821), besides what routers say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -95,8 +107,10 @@ pub struct Config {
     pub selective_acks: bool,
     /// Offer explicit congestion notification (RFC 3168), and accept it.
     pub ecn: bool,
-    /// Accept it from a peer that offers it, as Linux does by default.
-    pub ecn_accept: bool,
+    /// Accept it where the peer offers it, even if we do not (Linux: `tcp_ecn` 2).
+    pub accept_ecn: bool,
+    /// Whether its feedback may be accurate.
+    pub accurate_ecn: AccurateEcn,
     /// The congestion control.
     pub congestion: CongestionAlgorithm,
     /// Spread a window over the round trip.
@@ -169,7 +183,8 @@ impl Default for Config {
             window_scaling: true,
             selective_acks: true,
             ecn: false,
-            ecn_accept: true,
+            accept_ecn: true,
+            accurate_ecn: AccurateEcn::default(),
             congestion: CongestionAlgorithm::default(),
             pacing: true,
             initial_congestion_window: 10,

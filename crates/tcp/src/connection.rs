@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use base::{Instant, SeqNumber};
 
 use crate::challenge_ack::ChallengeLimit;
-use crate::config::Config;
+use crate::config::{AccurateEcn, Config};
 use crate::congestion::Congestion;
 use crate::ecn::EcnState;
 use crate::error::{Error, IcmpError};
@@ -108,7 +108,6 @@ impl Connection {
         let mut connection =
             Self::new(now, config, (local, remote), isn, timestamp_offset, State::SynReceived);
         connection.passive = true;
-        connection.settings.ecn |= config.ecn_accept;
         connection.defer_acceptance(config);
         connection.on_peer_syn(now, syn);
         connection
@@ -122,7 +121,14 @@ impl Connection {
         timestamp_offset: u32,
         state: State,
     ) -> Self {
-        let settings = Settings::new(config, timestamp_offset);
+        let mut settings = Settings::new(config, timestamp_offset);
+        let passive = state == State::SynReceived;
+        settings.ecn |= passive && config.accept_ecn;
+        let accurate = match config.accurate_ecn {
+            AccurateEcn::Off => false,
+            AccurateEcn::Accept => passive,
+            AccurateEcn::Offer => true,
+        };
         let scale = negotiate::window_scale_for(config.window_limit);
         let mut recovery = Recovery::new();
         recovery.progress_at = now;
@@ -138,7 +144,7 @@ impl Connection {
             pending: Pending::new(),
             settings,
             challenges: ChallengeLimit::new(),
-            ecn: EcnState::new(),
+            ecn: EcnState::new(accurate),
             search: None,
             stats: Counters::new(now),
             ledger: None,

@@ -60,6 +60,8 @@ pub struct Info {
     pub sack: bool,
     /// Explicit congestion notification is in use.
     pub ecn: bool,
+    /// Its feedback is accurate (RFC 9768).
+    pub accurate_ecn: bool,
     /// RACK has seen reordering.
     pub reordering_seen: bool,
 }
@@ -194,6 +196,7 @@ impl Connection {
             timestamps: self.settings.timestamps,
             sack: self.settings.sack,
             ecn: self.settings.ecn,
+            accurate_ecn: self.settings.ecn && self.ecn.accurate,
             reordering_seen: self.recovery.rack.reordering_seen,
         }
     }

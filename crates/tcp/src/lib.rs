@@ -44,7 +44,7 @@ pub mod time_wait;
 mod timer;
 pub mod verdict;
 
-pub use config::{Config, CongestionAlgorithm, Keepalive, MtuProbing};
+pub use config::{AccurateEcn, Config, CongestionAlgorithm, Keepalive, MtuProbing};
 pub use connection::Connection;
 pub use error::{Error, IcmpError};
 pub use getters::Info;

@@ -33,7 +33,7 @@ use crate::stats::Counters;
 use crate::timer::{Stamp, Timer, Timers};
 
 /// The layout's version; another version is not read.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// A connection's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,6 +197,7 @@ impl Connection {
         writer.u32(self.heard_at.millis()).u64(self.recovery.progress_at.as_nanos());
         writer.bool(self.pending.reset).u8(self.recovery.timeouts).u8(self.rtt.backoff);
         self.write_opening(&mut writer);
+        writer.put(self.ecn.record());
         self.write_books(&mut writer);
         debug_assert!(writer.at <= Snapshot::BODY);
         writer.snapshot.seal()
@@ -273,6 +274,7 @@ impl Connection {
         rtt.backoff = reader.u8().min(32);
         let fast_open = FastOpenProgress::from_code(reader.u8()).ok_or(RestoreError::Inconsistent)?;
         let opening = read_opening(&mut reader).filter(|_| !state.is_synchronised());
+        let ecn = reader.get();
         let mut timers = Timers::new();
         timers.set(Timer::Linger, linger);
         let mut limit = Limit::default();
@@ -287,7 +289,7 @@ impl Connection {
             pending,
             settings,
             challenges: ChallengeLimit::new(),
-            ecn: EcnState::new(),
+            ecn: EcnState::restored(ecn),
             search: None,
             stats: read_stats(&mut reader, now),
             ledger: read_ledger(&mut reader, &mut limit),

@@ -267,10 +267,13 @@ fn stack_config(config: &WorkerConfig) -> StackConfig {
     let limits = &config.limits;
     let window_limit = u32::try_from(limits.receive_buffer_max).unwrap_or(u32::MAX);
     let defaults = StackConfig::default();
+    let mut tcp = tcp::Config { window_limit, congestion: config.congestion, ..defaults.tcp.clone() };
+    config.path.apply(&mut tcp);
     StackConfig {
         max_orphans: limits.orphans as usize,
         orphan_timeout: limits.orphan_time,
-        tcp: tcp::Config { window_limit, congestion: config.congestion, ..defaults.tcp.clone() },
+        share_path_information: config.path.share_information,
+        tcp,
         syn_cookies: config.syn_cookies,
         fast_open: FastOpenConfig {
             client: config.fast_open,

@@ -1,7 +1,7 @@
 //! What the two SYNs agree on: MSS, window scale, timestamps, selective acknowledgement, ECN.
 
 use base::Instant;
-use wire::tcp::{Flags, Options, Timestamps};
+use wire::tcp::{Options, Timestamps};
 
 use crate::connection::Connection;
 use crate::input::acceptable::seconds;
@@ -52,7 +52,7 @@ impl Connection {
             self.recv.ts_recent = stamps.value;
             self.recv.ts_recent_s = seconds(now);
         }
-        self.negotiate_ecn(syn.header.flags);
+        self.negotiate_ecn(syn);
         self.on_mss_changed();
         // The window of a SYN is never scaled (RFC 7323 §2.2).
         self.send.window = u32::from(syn.header.window);
@@ -62,12 +62,6 @@ impl Connection {
             // Our SYN offered this much.
             self.recv.right_edge = 1 + u64::from(self.syn_window());
         }
-    }
-
-    /// RFC 3168 §6.1.1: a SYN asks with ECE and CWR, a SYN-ACK agrees with ECE alone.
-    fn negotiate_ecn(&mut self, flags: Flags) {
-        let expected = if flags.contains(Flags::ACK) { Flags::ECE } else { Flags::ECE | Flags::CWR };
-        self.settings.ecn &= flags.intersection(Flags::ECE | Flags::CWR) == expected;
     }
 
     /// The window field of a SYN: not scaled, but a value that can be said with scaling as well, so that the first

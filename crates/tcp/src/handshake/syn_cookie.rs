@@ -12,7 +12,7 @@ use base::{Instant, SeqNumber};
 use siphasher::sip::SipHasher24;
 use wire::tcp::{Flags, Header, Options, Timestamps};
 
-use crate::config::Config;
+use crate::config::{AccurateEcn, Config};
 use crate::connection::Connection;
 use crate::segment::{Ecn, SegmentIn, SegmentOut};
 use crate::state::Event;
@@ -71,15 +71,14 @@ impl SynCookies {
         let offered = &syn.header.options;
         // Linux: without timestamps there is no place for the other options, so they are not agreed to.
         let stamped = config.timestamps && offered.timestamps.is_some();
-        // Only classic ECN can be told again (the SYN's third flag would ask for more).
-        let classic =
-            syn.header.flags.intersection(Flags::ECE | Flags::CWR | Flags::AE) == Flags::ECE | Flags::CWR;
         let config = Config {
             timestamps: stamped,
             window_scaling: config.window_scaling && stamped,
             selective_acks: config.selective_acks && stamped,
-            ecn: (config.ecn || config.ecn_accept) && stamped && classic,
-            ecn_accept: false,
+            ecn: (config.ecn || config.accept_ecn) && stamped,
+            accept_ecn: false,
+            // How the SYN came cannot be told again: whoever asks for accurate feedback gets the classic one.
+            accurate_ecn: AccurateEcn::Off,
             defer_accept: base::Duration::ZERO,
             ..config.clone()
         };
@@ -179,7 +178,7 @@ fn with_options(clock: u32, bits: u32) -> u32 {
 /// Puts back into the SYN what it had offered, as the echoed clock tells. `None`: we never agree to that.
 fn restore_options(syn: &mut Header, config: &Config, stamps: Timestamps, clock: u32) -> Option<()> {
     let (scale, sack, ecn) = (clock & NO_SCALE, clock & SACK_BIT != 0, clock & ECN_BIT != 0);
-    if !config.timestamps || (sack && !config.selective_acks) || (ecn && !config.ecn && !config.ecn_accept) {
+    if !config.timestamps || (sack && !config.selective_acks) || (ecn && !config.ecn && !config.accept_ecn) {
         return None;
     }
     if scale != NO_SCALE && !config.window_scaling {

@@ -58,6 +58,7 @@ impl Connection {
         if self.defers(segment) {
             return ControlFlow::Break(Verdict::AcceptanceDeferred);
         }
+        self.on_handshake_feedback(segment);
         self.on_syn_acknowledged(now, segment);
         self.on_event(Event::SynAcknowledged);
         self.on_established(now);
@@ -97,7 +98,7 @@ impl Connection {
         if self.settings.sack && !segment.header.options.sack.is_empty() {
             self.on_sack_blocks(segment, ack, &mut summary);
         }
-        self.on_ecn_of_ack(now, segment, summary.advanced);
+        self.on_ecn_of_ack(now, segment, &summary);
         self.measure_round_trip(now, segment, &summary);
         let relevant = summary.delivered > 0 || summary.is_duplicate || summary.duplicate_sack;
         if relevant {

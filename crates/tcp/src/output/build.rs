@@ -11,10 +11,7 @@ impl Connection {
     /// A SYN, or in SYN-RECEIVED a SYN-ACK, with the first `data` bytes of the stream.
     pub(crate) fn build_syn(&mut self, now: Instant, data: u32) -> SegmentOut {
         let answers = self.state == State::SynReceived;
-        let mut flags = if answers { Flags::SYN | Flags::ACK } else { Flags::SYN };
-        if self.settings.ecn {
-            flags |= if answers { Flags::ECE } else { Flags::ECE | Flags::CWR };
-        }
+        let flags = if answers { Flags::SYN | Flags::ACK } else { Flags::SYN } | self.ecn_of_syn(answers);
         let window = self.syn_window();
         if answers {
             self.recv.right_edge = self.recv.right_edge.max(self.recv.nxt + u64::from(window));
@@ -76,8 +73,7 @@ impl Connection {
         if self.settings.sack && (self.recv.reassembly.is_some() || self.has_duplicate()) {
             self.add_sack_blocks(&mut options);
         }
-        let echo = if self.ecn.echoes && flags.contains(Flags::ACK) { Flags::ECE } else { Flags::empty() };
-        let flags = flags | echo;
+        let flags = flags | self.ecn_of_segment(flags);
         let header = Header {
             src_port: self.ends.local_port,
             dst_port: self.ends.remote_port,

@@ -114,6 +114,14 @@ impl Connection {
     }
 
     fn poll_synchronised(&mut self, now: Instant, limit: &OutputLimit) -> Option<SegmentOut> {
+        if self.ecn.owes_handshake_feedback() {
+            return self.poll_ack(now);
+        }
+        let mut limit = *limit;
+        if self.ecn.forbids_cutting() {
+            limit.max_payload = 0;
+        }
+        let limit = &limit;
         if self.forward() == Forward::NewDataAllowed
             && let Some(segment) = self.poll_new_data(now, limit)
         {
