@@ -76,13 +76,3 @@ impl PacketSocket {
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 }
-
-/// Lets this thread begin to work the moment its sleep ends, and take the processor from whoever has it: how long it
-/// takes away is then up to its work alone, and the same whatever comes of the frames. Not everybody may.
-pub(super) fn be_punctual() {
-    // SAFETY: it takes numbers only.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000) };
-    let priority = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the structure lives during the call, which only reads it.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
-}
