@@ -21,6 +21,7 @@ mod descriptor;
 mod epoll;
 mod errno;
 mod fast_open;
+mod file;
 mod info;
 mod message;
 mod options;

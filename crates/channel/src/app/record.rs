@@ -47,6 +47,11 @@ impl<'a> Record<'a> {
         self.load(record_f::SEND_TARGET) as u32
     }
 
+    /// Stream offset up to which the FEP has read lent files into the send ring.
+    pub(super) fn filled(&self) -> u64 {
+        self.load(record_f::FILLED)
+    }
+
     /// How many errors there were, and the errno of the last.
     pub fn error(&self) -> (u32, i32) {
         let word = self.load(record_f::ERROR);

@@ -109,6 +109,11 @@ impl AppChannel {
         self.shared.area.memory()
     }
 
+    /// From now on lent files can be read into its send rings.
+    pub fn allow_filling(&self) -> io::Result<()> {
+        self.shared.open_a(self.files.a.as_fd())
+    }
+
     /// What its sockets may have of the receive memory.
     pub fn budget(&self) -> &Budget {
         &self.shared.budget

@@ -12,6 +12,7 @@
 mod app;
 mod commands;
 mod core;
+mod filling;
 mod idle;
 mod key;
 mod pause;
@@ -32,6 +33,7 @@ use stack::memory::Budget;
 use stack::{FastOpenConfig, InterfaceConfig, InterfaceId, Stack, StackConfig};
 
 use crate::accounting::Account;
+use crate::clerk::Answers;
 use crate::clock;
 use crate::config::{Network, WorkerConfig};
 use crate::control::Server;
@@ -75,6 +77,8 @@ pub struct Worker<D: Device> {
     /// The receive buffers of all applications.
     pub(crate) memory: Arc<Budget>,
     backlog: Backlog,
+    /// What the clerks of applications that lend files have read.
+    answers: Arc<Answers>,
     poller: Poller,
     server: Option<Server>,
     caller: Option<Arc<Caller>>,
@@ -109,6 +113,8 @@ impl<D: Device> Worker<D> {
         if let Some(descriptor) = device.descriptor() {
             poller.add(descriptor, crate::poller::Source::Device)?;
         }
+        let answers = Answers::new()?;
+        poller.add_edge(answers.bell(), crate::poller::Source::Clerk)?;
         Ok(Self {
             core: Core::new(stack, config.limits),
             memory: Budget::new(config.limits.memory_bytes),
@@ -118,6 +124,7 @@ impl<D: Device> Worker<D> {
             config,
             network,
             backlog: Backlog::default(),
+            answers,
             poller,
             server: None,
             caller: None,
@@ -166,6 +173,7 @@ impl<D: Device> Worker<D> {
         let mut busy = self.receive(now);
         busy |= self.core.publish_changes(now) > 0;
         busy |= self.core.poll_commands(now) > 0;
+        busy |= self.hear_clerks(now);
         busy |= self.handle_deadlines(now);
         busy |= self.transmit(now);
         busy |= self.core.publish_changes(now) > 0;
@@ -202,6 +210,15 @@ impl<D: Device> Worker<D> {
                 true
             }
         }
+    }
+
+    fn hear_clerks(&mut self, now: Instant) -> bool {
+        let answers = self.answers.take();
+        let heard = !answers.is_empty();
+        for answer in answers {
+            self.core.on_answer(now, answer);
+        }
+        heard
     }
 
     fn handle_deadlines(&mut self, now: Instant) -> bool {

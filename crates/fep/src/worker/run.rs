@@ -181,6 +181,10 @@ impl<D: Device> Worker<D> {
         if !self.core.prepare_sleep() {
             return Ok(());
         }
+        if self.answers.is_waiting() {
+            self.core.end_sleep();
+            return Ok(());
+        }
         let now = clock::now();
         let blocked =
             self.backlog.is_blocked() || (self.core.stack.wants_transmit() && !self.device.is_ready());
@@ -212,7 +216,7 @@ impl<D: Device> Worker<D> {
         self.poller.wait(timeout, &mut woken)?;
         for source in woken.drain(..) {
             match source {
-                Source::Device | Source::Doorbell(_) => {}
+                Source::Device | Source::Doorbell(_) | Source::Clerk => {}
                 Source::Signal | Source::Supervisor => self.start_to_stop(now, rhythm),
                 Source::Caller => self.on_caller(now, rhythm),
                 Source::Listener => self.on_listener(now),
