@@ -98,10 +98,9 @@ impl Args {
             results.push(vm::run(&lab, &common, self.duration.unwrap_or(Duration::from_secs(10)))?);
         }
         if matches!(self.experiment, Experiment::Tandem | Experiment::All) {
-            let lab = perf::lab::Lab::new()?;
             let subjects = [Subject::Kernel, Subject::Host, Subject::Fep];
             let common = Common { against: None, ..self.common(Between::Link, &subjects) };
-            results.push(tandem::run(&lab, &common, self.count, costs)?);
+            results.push(tandem::run(&common, self.count, costs)?);
         }
         if matches!(self.experiment, Experiment::Zero | Experiment::All) {
             let lab = perf::lab::Lab::new()?;
@@ -126,6 +125,7 @@ impl Args {
                 fep_arguments: Vec::new(),
                 executable: None,
                 steer: false,
+                application_share: None,
             },
             against: self.against.clone(),
             quiet: self.quiet,
@@ -149,7 +149,7 @@ impl Args {
                 fs::write(&path, text).with_context(|| path.display().to_string())
             };
             for result in results {
-                write(format!("{}.json", result.experiment), serde_json::to_string_pretty(result)? + "\n")?;
+                write(format!("{}.json", result.experiment), serde_json::to_string(result)? + "\n")?;
                 write(format!("{}.html", result.experiment), page::html(result)?)?;
             }
             write("index.html".to_owned(), page::index(results)?)?;

@@ -154,6 +154,7 @@ fn table(status: &Status, all: bool) -> String {
         ),
     );
     row("memory", memory(status));
+    row("congestion", status.congestion_control.clone());
     for interface in &status.interfaces {
         let offload = if interface.segmentation_offload { "offload" } else { "no offload" };
         row(

@@ -52,6 +52,7 @@ fn accounts_for_known_costs(lab: &Lab, subject: Subject) -> Result<()> {
         fep_arguments: Vec::new(),
         executable: None,
         steer: false,
+        application_share: None,
     };
     let site = Site::new(lab, subject, &setup)?;
     let executable = env!("CARGO_BIN_EXE_outboard");

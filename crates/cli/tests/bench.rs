@@ -362,6 +362,8 @@ fn the_published_experiments_run_again() {
         "measured: fep-against",
         "2.45 Mbit/s",
         "Figure 10",
+        "Figures 12 and 13",
+        "Figure 14",
         "core-hour",
         "A host without connections",
         "977",
@@ -390,6 +392,9 @@ fn the_published_experiments_run_again() {
         assert_eq!(parts.iter().filter(sent).count(), 12);
     }
     assert!(out("index.html").contains("vm.html") && out("tandem.html").contains("Figure 7"));
+    // FTP, the native program, and FTP at four speeds; Figure 14's lines are drawn.
+    assert_eq!(tandem["documents"].as_array().unwrap().len(), 6);
+    assert!(out("tandem.html").contains("<polyline class=\"fep-line\""));
 }
 
 #[test]
@@ -475,4 +480,33 @@ fn descendants(id: u32) -> Vec<u32> {
         .flat_map(|text| text.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<_>>())
         .collect();
     children.into_iter().flat_map(|child| [vec![child], descendants(child)].concat()).collect()
+}
+
+#[test]
+fn connections_are_sampled_and_the_report_says_what_held_them_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["bench", "stream", "--on", "kernel,fep", "--trials", "1", "-t", "1", "--verify", "no"];
+    let output =
+        outboard(folder.path(), &[&arguments[..], &["--json", "out.json", "--html", "out.html"]].concat());
+    let text = standard_output(&output);
+    for subject in ["kernel, download: ", "fep, download: ", "fep, upload: "] {
+        let sentence = text.lines().find(|line| line.starts_with(subject) && line.contains("held back by"));
+        assert!(sentence.is_some(), "no sentence about {subject} in:\n{text}");
+    }
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&read("out.json")).unwrap();
+    schema::check(&document).unwrap();
+    for subject in document["subjects"].as_array().unwrap() {
+        let part = &subject["trials"][0]["parts"][0];
+        let traces = part["tcp_connections"].as_array().unwrap();
+        let sender = traces.iter().find(|trace| trace["end"] == "subject").expect("the subject's end");
+        let samples = sender["samples"].as_array().unwrap();
+        assert!(samples.len() > 1 && samples[0]["congestion_window_bytes"].as_u64() > Some(0), "{sender}");
+        // Its own end tells of the bytes that the peer's end received.
+        let last = samples.last().unwrap();
+        assert!(last["bytes_sent"].as_u64() > Some(0));
+        assert!(traces.iter().any(|trace| trace["end"] == "peer" && trace["local"] == sender["remote"]));
+        assert_eq!(subject["options"]["congestion_control"], sender["congestion_control"]);
+    }
+    assert!(read("out.html").contains("<polyline"));
 }

@@ -122,7 +122,12 @@ fn from_ticks(ticks: u64) -> Duration {
 #[derive(Debug)]
 pub struct Group {
     directory: PathBuf,
+    /// A second group of the same programs, of cgroup v1, where the processor's controller is there.
+    limiting: Option<PathBuf>,
 }
+
+/// How often a limited group's time is given out anew: short, so that no wait of it is long.
+const LIMIT_PERIOD_US: u64 = 10_000;
 
 impl Group {
     /// Makes a group, where this system lets us. `None`: count with [`tree`] instead.
@@ -134,9 +139,9 @@ impl Group {
         remove_stale(&root);
         let directory = root.join(format!("{}{}-{name}", sys::PREFIX, std::process::id()));
         std::fs::create_dir(&directory).ok()?;
-        let group = Self { directory };
+        let group = Self { directory, limiting: None };
         // Some containers mount the hierarchy but let nobody join a group of it.
-        (group.entrance().is_ok() && group.time().is_ok()).then_some(group)
+        (group.entrances().is_ok() && group.time().is_ok()).then_some(group)
     }
 
     /// What the group has spent so far.
@@ -155,15 +160,47 @@ impl Group {
         ))
     }
 
+    /// Lets the group use at most this share of one processor: `cpu.max` of cgroup v2, or `cpu.cfs_quota_us` of cgroup v1
+    /// where the processor's controller is there. To be called before anything is started in the group.
+    pub fn limit(&mut self, share: f64) -> Result<()> {
+        // The kernel refuses less than a millisecond in a period.
+        let quota = ((share * LIMIT_PERIOD_US as f64) as u64).max(1_000);
+        let root = self.directory.parent().context("a group lies in a folder")?;
+        let controllers = std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+        if controllers.split_whitespace().any(|one| one == "cpu") {
+            std::fs::write(root.join("cgroup.subtree_control"), "+cpu").context("cgroup.subtree_control")?;
+            let path = self.directory.join("cpu.max");
+            return std::fs::write(&path, format!("{quota} {LIMIT_PERIOD_US}"))
+                .with_context(|| path.display().to_string());
+        }
+        let root = Path::new("/sys/fs/cgroup/cpu");
+        remove_stale(root);
+        let name = self.directory.file_name().context("a group has a name")?;
+        let directory = root.join(name);
+        std::fs::create_dir(&directory).with_context(|| {
+            format!("{}: neither cgroup v2 nor v1 has a processor controller for us", directory.display())
+        })?;
+        self.limiting = Some(directory.clone());
+        for (file, value) in [("cpu.cfs_period_us", LIMIT_PERIOD_US), ("cpu.cfs_quota_us", quota)] {
+            let path = directory.join(file);
+            std::fs::write(&path, value.to_string()).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
     /// Kills everything in the group.
     pub fn kill(&self) {
         let _ = std::fs::write(self.directory.join("cgroup.kill"), "1");
     }
 
-    /// The file that a process writes `0` into to join.
-    pub(crate) fn entrance(&self) -> Result<OwnedFd> {
-        let path = self.directory.join("cgroup.procs");
-        Ok(File::options().write(true).open(&path).with_context(|| path.display().to_string())?.into())
+    /// The files that a process writes `0` into to join.
+    pub(crate) fn entrances(&self) -> Result<Vec<OwnedFd>> {
+        let open = |directory: &PathBuf| {
+            let path = directory.join("cgroup.procs");
+            let file = File::options().write(true).open(&path);
+            Ok(file.with_context(|| path.display().to_string())?.into())
+        };
+        [Some(&self.directory), self.limiting.as_ref()].into_iter().flatten().map(open).collect()
     }
 }
 
@@ -172,8 +209,10 @@ impl Drop for Group {
         self.kill();
         // The group is empty when the killed processes have been waited for, which may take a moment.
         let began = Instant::now();
-        while std::fs::remove_dir(&self.directory).is_err() && began.elapsed() < Duration::from_secs(2) {
-            std::thread::sleep(Duration::from_millis(1));
+        for directory in [Some(&self.directory), self.limiting.as_ref()].into_iter().flatten() {
+            while std::fs::remove_dir(directory).is_err() && began.elapsed() < Duration::from_secs(2) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 }

@@ -24,13 +24,13 @@ pub struct Spawn {
     command: Command,
     network: Option<Namespace>,
     processors: Vec<usize>,
-    group: Option<OwnedFd>,
+    groups: Vec<OwnedFd>,
 }
 
 impl Spawn {
     /// Takes a command; its standard input becomes `/dev/null`.
     pub fn new(command: Command) -> Self {
-        Self { command, network: None, processors: Vec::new(), group: None }
+        Self { command, network: None, processors: Vec::new(), groups: Vec::new() }
     }
 
     /// Starts it inside a network namespace.
@@ -47,7 +47,7 @@ impl Spawn {
 
     /// Puts it and its children into a control group.
     pub fn in_group(&mut self, group: &Group) -> Result<&mut Self> {
-        self.group = Some(group.entrance()?);
+        self.groups = group.entrances()?;
         Ok(self)
     }
 
@@ -91,7 +91,7 @@ impl Spawn {
             set
         });
         command.stdin(Stdio::null());
-        let beginning = Beginning { network, group: self.group, processors, enter: None };
+        let beginning = Beginning { network, groups: self.groups, processors, enter: None };
         sys::begin(&mut command, beginning);
         Ok(command)
     }

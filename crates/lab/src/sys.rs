@@ -151,8 +151,8 @@ pub(crate) fn join_network_namespace(namespace: BorrowedFd<'_>) -> io::Result<()
 pub(crate) struct Beginning {
     /// A network namespace to move into.
     pub(crate) network: Option<OwnedFd>,
-    /// `cgroup.procs` of a control group to join.
-    pub(crate) group: Option<OwnedFd>,
+    /// `cgroup.procs` of each control group to join.
+    pub(crate) groups: Vec<OwnedFd>,
     /// The processors it may run on.
     pub(crate) processors: Option<CpuSet>,
     /// A user and a mount namespace of its own, as [`enter`] makes them (the `Option` inside is `enter`'s argument).
@@ -167,7 +167,7 @@ pub(crate) fn begin(command: &mut Command, beginning: Beginning) {
         if rustix::process::getppid() != Some(parent) {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
-        if let Some(group) = &beginning.group {
+        for group in &beginning.groups {
             rustix::io::write(group, b"0")?;
         }
         if let Some(user) = &beginning.enter {

@@ -31,6 +31,7 @@ pub mod schema;
 pub mod site;
 pub mod stats;
 pub mod storm;
+pub mod trace;
 pub mod units;
 
 pub use lab;

@@ -45,8 +45,11 @@ impl Reading {
             None => cpu::ended_children()?,
         };
         let fep = site.fep.as_ref().map(|fep| FepReading::take(fep.socket(), Some(fep.id()))).transpose()?;
-        let peer_counters =
-            segments(&site.peer().within(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))??);
+        let read = |file: &'static str| -> Result<String> {
+            Ok(site.peer().within(|| std::fs::read_to_string(format!("/proc/thread-self/net/{file}")))??)
+        };
+        let mut peer_counters = named(&read("snmp")?, "Tcp: ", &SEGMENTS);
+        peer_counters.extend(named(&read("netstat")?, "TcpExt: ", &ACKNOWLEDGEMENTS));
         Ok(Self { peer_counters, ..Self::with_machine(application, peer, fep)? })
     }
 
@@ -157,23 +160,36 @@ fn difference(now: &BTreeMap<String, u64>, then: &BTreeMap<String, u64>) -> BTre
         .collect()
 }
 
-/// TCP's segments out of a kernel's `/proc/net/snmp`. Those that it sent are counted one by one; a super-segment that it
+/// TCP's segments in a kernel's `/proc/net/snmp`. Those that it sent are counted one by one; a super-segment that it
 /// received counts as one packet.
-fn segments(snmp: &str) -> BTreeMap<String, u64> {
-    const WANTED: [(&str, &str); 3] = [
-        ("InSegs", "peer_packets_in"),
-        ("OutSegs", "peer_segments_out"),
-        ("RetransSegs", "peer_retransmits"),
-    ];
-    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+const SEGMENTS: [(&str, &str); 3] =
+    [("InSegs", "peer_packets_in"), ("OutSegs", "peer_segments_out"), ("RetransSegs", "peer_retransmits")];
+/// Acknowledgements without data that it received, in its `/proc/net/netstat`.
+const ACKNOWLEDGEMENTS: [(&str, &str); 1] = [("TCPPureAcks", "peer_acks_in")];
+
+/// Some of a kernel's counters, under our names: the first line that begins so has names, the second values.
+fn named(text: &str, begin: &str, wanted: &[(&str, &str)]) -> BTreeMap<String, u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(begin));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return BTreeMap::new() };
     let pairs = names.split_whitespace().zip(values.split_whitespace());
     pairs
         .filter_map(|(name, value)| {
-            let (_, ours) = WANTED.iter().find(|(wanted, _)| *wanted == name)?;
+            let (_, ours) = wanted.iter().find(|(wanted, _)| *wanted == name)?;
             Some(((*ours).to_owned(), value.parse().ok()?))
         })
         .collect()
+}
+
+/// How often the threads of a process have gone to sleep of their own accord: as often something woke them.
+pub(crate) fn sleeps(process: u32) -> u64 {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else { return 0 };
+    let statuses =
+        tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    let counts = statuses.filter_map(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse::<u64>().ok()
+    });
+    counts.sum()
 }
 
 #[cfg(test)]
@@ -183,7 +199,7 @@ mod tests {
     #[test]
     fn segments_are_found_by_their_names() {
         let text = "Ip: Forwarding\nIp: 1\nTcp: RtoMin InSegs OutSegs RetransSegs\nTcp: 200 70 50 0\nUdp: InSegs\nUdp: 9\n";
-        let counted = segments(text);
+        let counted = named(text, "Tcp: ", &SEGMENTS);
         assert_eq!((counted["peer_packets_in"], counted["peer_segments_out"]), (70, 50));
         let later = BTreeMap::from([("peer_packets_in".to_owned(), 75), ("new".to_owned(), 2)]);
         let since = difference(&later, &counted);

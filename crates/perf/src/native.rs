@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use lab::{Lab, Process, Spawn, wait_for_port};
 
-use crate::ends::{self, Outcome, Plan, Said, Verify, Work};
+use crate::ends::{self, Outcome, Plan, Protocol, Said, Verify, Work};
 use crate::interrupt;
 use crate::meter::Reading;
 use crate::progress::Progress;
 use crate::results::{CpuSeconds, Measure};
 use crate::site::{Between, Site};
+use crate::trace::Watch;
 
 /// How long the server may take to answer.
 const START: Duration = Duration::from_secs(20);
@@ -44,13 +45,15 @@ impl Native {
         let mut before = Reading::take(site, &applications)?;
         let mut client = Process::start(site.directory(), "native-client", spawn)?;
         let mut heard = Heard::default();
+        let mut watch = followed(plan).then(|| Watch::new(site));
         client
             .wait_for_success_while(plan.patience(), || {
                 interrupt::check()?;
                 if heard.listen(&client_output(site)?, |interval| progress.interval(site.name(), interval))? {
                     before = Reading::take(site, &applications)?;
+                    watch.as_mut().map(Watch::restart);
                 }
-                Ok(())
+                watch.as_mut().map_or(Ok(()), Watch::turn)
             })
             .with_context(|| self.server_text())?;
         let after = Reading::take(site, &applications)?;
@@ -59,7 +62,9 @@ impl Native {
         if plan.verify == Verify::Pattern && !outcome.verified {
             bail!("the bytes that arrived were not checked");
         }
-        Ok(after.complete(&before, measure(site, plan, &outcome)?))
+        let measure = measure(site, plan, &outcome)?;
+        let tcp_connections = watch.map(Watch::into_traces).unwrap_or_default();
+        Ok(after.complete(&before, Measure { tcp_connections, ..measure }))
     }
 
     /// Opens connections and keeps them open as long as the process given back lives.
@@ -109,6 +114,12 @@ impl Native {
             None => "the server is in the client's process".to_owned(),
         }
     }
+}
+
+/// Whether a plan's connections live long enough to be looked at while they do, and are few enough.
+fn followed(plan: &Plan) -> bool {
+    let stays = matches!(plan.work, Work::Exchange | Work::Stream | Work::Messages);
+    stays && plan.protocol == Protocol::Tcp
 }
 
 fn client_output(site: &Site) -> Result<String> {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::stats::Interval;
+use crate::trace::Trace;
 
 /// The version of the document's form. A reader may rely on every key of a version; later ones only add.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -146,6 +147,9 @@ pub struct Measure {
     pub details: BTreeMap<String, f64>,
     /// Events, as the FEP counted them.
     pub counters: BTreeMap<String, u64>,
+    /// How the connections fared: samples of each end's state, and what held it back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tcp_connections: Vec<Trace>,
     /// Whether the receiving end has checked every byte.
     pub verified: bool,
     /// The whole distribution of `latency_ns`.

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fep::control::Client;
 use lab::cpu::Group;
 use lab::{Fep, FepConfig, Lab, Link, LinkEnd, Namespace, Spawn};
 use serde_json::{Map, Value, json};
@@ -99,6 +100,8 @@ pub struct Setup {
     /// Whether the kernel's host takes packets in on the application's processors, as a network card's interrupts would
     /// have it; otherwise that happens wherever they were sent.
     pub steer: bool,
+    /// The share of one processor that the application may use, and in the host architecture its stack; `None`: all.
+    pub application_share: Option<f64>,
 }
 
 impl Setup {
@@ -153,7 +156,7 @@ impl Site {
             host,
             peer,
             fep,
-            applications: Group::new(&format!("{name}-application")),
+            applications: application_group(&name, setup)?,
             peers: Group::new(&format!("{name}-peer")),
             name,
         };
@@ -197,6 +200,11 @@ impl Site {
         &self.peer
     }
 
+    /// The namespace of the application; the kernel's, where that is the subject.
+    pub(crate) fn host(&self) -> &Namespace {
+        &self.host
+    }
+
     /// The address of the subject's stack.
     pub fn address(&self) -> IpAddr {
         Namespace::HOST
@@ -217,10 +225,11 @@ impl Site {
             "copy_avoidance": false,
             "congestion_control": match self.subject {
                 Subject::Kernel => self.kernel_congestion_control()?,
-                // The stack's default; no site chooses another.
-                Subject::Host | Subject::Fep | Subject::FepUnmodified => "cubic".to_owned(),
+                Subject::Host => host_congestion_control(),
+                Subject::Fep | Subject::FepUnmodified => self.fep_congestion_control()?,
             },
             "peer_congestion_control": self.kernel_congestion_control()?,
+            "application_share": self.setup.application_share,
             "application_processors": self.application_processors(),
             "fep_processors": if self.fep.is_some() { json!(placement.fep) } else { Value::Null },
             "peer_processors": placement.peer,
@@ -357,12 +366,24 @@ impl Site {
         Ok(())
     }
 
+    fn fep_congestion_control(&self) -> Result<String> {
+        let fep = self.fep.as_ref().context("the FEP has gone")?;
+        let told = Client::connect(fep.socket())?.status()?.congestion_control;
+        Ok(if told.is_empty() { "not told by this release".to_owned() } else { told })
+    }
+
     fn kernel_congestion_control(&self) -> Result<String> {
         match &self.setup.congestion_control {
             Some(name) => Ok(name.clone()),
             None => self.peer.sysctl("net.ipv4.tcp_congestion_control"),
         }
     }
+}
+
+/// The stack in the application's process takes it from the environment, which its programs inherit, or its own default.
+fn host_congestion_control() -> String {
+    let own = || outboard::CongestionAlgorithm::default().name().to_owned();
+    std::env::var("OUTBOARD_CONGESTION_CONTROL").unwrap_or_else(|_| own())
 }
 
 /// A host on the kernel, linked to the peer by a veth pair.
@@ -383,6 +404,18 @@ fn kernel_host(lab: &Lab, peer: &Namespace, setup: &Setup) -> Result<Namespace> 
     }
     .make()?;
     Ok(host)
+}
+
+fn application_group(name: &str, setup: &Setup) -> Result<Option<Group>> {
+    let mut group = Group::new(&format!("{name}-application"));
+    match (&mut group, setup.application_share) {
+        (_, None) => {}
+        (Some(group), Some(share)) => group.limit(share)?,
+        (None, Some(_)) => {
+            bail!("this system has no control groups for us: an application cannot be limited")
+        }
+    }
+    Ok(group)
 }
 
 fn start_fep(lab: &Lab, name: &str, peer: &Namespace, setup: &Setup) -> Result<Fep> {

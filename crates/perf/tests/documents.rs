@@ -4,6 +4,7 @@ use outboard_perf::compare::{Limit, compare};
 use outboard_perf::results::{
     CpuSeconds, Document, Latency, Measure, Part, SCHEMA_VERSION, SubjectResult, Trial, Workload,
 };
+use outboard_perf::trace::{Sample, Trace};
 use outboard_perf::{machine, metrics, report, schema};
 use serde_json::{Map, Value, json};
 
@@ -222,4 +223,46 @@ fn what_cannot_be_compared_is_refused() {
 #[test]
 fn without_distributions_there_is_no_histogram_log() {
     assert!(report::hlog(&three(1)).is_err());
+}
+
+/// An end that sent up to `sent` bytes in a second and a quarter.
+fn trace(end: &str, sent: u64, limited_by: &[(&str, f64)]) -> Trace {
+    let sample = |seconds: f64, sent: u64| Sample {
+        seconds,
+        congestion_window_bytes: 14_480 + sent,
+        round_trip_us: 80,
+        bytes_sent: sent,
+        ..Sample::default()
+    };
+    let (own, other) = ("10.77.0.2:5000".to_owned(), "10.77.0.1:6000".to_owned());
+    let (local, remote) = if end == "subject" { (own, other) } else { (other, own) };
+    Trace {
+        end: end.to_owned(),
+        local,
+        remote,
+        congestion_control: "cubic".to_owned(),
+        limited_by_seconds: limited_by.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect(),
+        samples: vec![sample(0.0, 0), sample(1.25, sent)],
+    }
+}
+
+#[test]
+fn reports_say_what_held_the_runs_back_and_draw_the_connections() {
+    let mut document = three(1);
+    for subject in &mut document.subjects {
+        let part = &mut subject.trials[0].parts[0];
+        part.measure.tcp_connections = vec![
+            trace("subject", 900_000, &[("congestion_window", 1.0), ("application", 0.25)]),
+            trace("peer", 40, &[("application", 1.25)]),
+        ];
+    }
+    schema::check(&as_value(&document)).expect("traces are in the schema");
+    let sentence = "fep, download-1GB: the sender was held back by the congestion window 80.0 %, the application, which had no \
+                    more to send 20.0 % of the time.";
+    assert!(report::text(&document).contains(sentence), "{}", report::text(&document));
+    let page = report::html(&document).expect("a page");
+    assert!(page.contains(sentence));
+    // Two pictures of three subjects' senders each; the ends that only acknowledged are not drawn.
+    assert_eq!(page.matches("<polyline").count(), 6, "{page}");
+    assert!(!report::text(&three(1)).contains("held back"));
 }

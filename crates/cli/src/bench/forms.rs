@@ -79,8 +79,28 @@ pub(crate) fn expand(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> 
         }
         rest.remove(0);
     }
-    let form: Vec<OsString> = form.iter().map(OsString::from).collect();
+    let form = without(form, &rest);
     Ok([head, &form, &rest].concat())
+}
+
+/// A form without the flags that `own` has too: a flag that may be given several times would add to the form's.
+fn without(form: &[&str], own: &[OsString]) -> Vec<OsString> {
+    let is_own = |flag: &str| {
+        let with_value = format!("{flag}=");
+        own.iter().any(|one| one == flag || one.to_str().is_some_and(|text| text.starts_with(&with_value)))
+    };
+    let mut kept = Vec::new();
+    let mut keep = true;
+    for word in form {
+        // What does not begin so is the value of the flag before it.
+        if word.starts_with("--") {
+            keep = !is_own(word);
+        }
+        if keep {
+            kept.push(OsString::from(word));
+        }
+    }
+    kept
 }
 
 /// The name that follows `--preset`.
@@ -118,6 +138,10 @@ mod tests {
             line("outboard bench rr --preset=vm-rr"),
             line("outboard bench --preset=vm-rr rr")
                 .map(|text| { text.replace(" --preset=vm-rr rr", " --preset=vm-rr") })
+        );
+        assert_eq!(
+            line("outboard bench --preset tandem-ftp --count=2 --size 1MB").unwrap(),
+            "outboard bench file --trials 3 --preset tandem-ftp --count=2 --size 1MB"
         );
         assert!(line("outboard bench crr --preset vm-rr").unwrap_err().contains("not of `crr`"));
         assert!(line("outboard bench --preset vax").unwrap_err().contains("hp3000-messages"));

@@ -95,6 +95,7 @@ impl Shared {
                 fep_arguments: self.fep_arguments.split_whitespace().map(str::to_owned).collect(),
                 executable: None,
                 steer: false,
+                application_share: None,
             },
             against: self.against.clone(),
             quiet: self.outputs.quiet,

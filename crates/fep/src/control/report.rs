@@ -28,6 +28,9 @@ pub struct Status {
     pub worker_restarts: u64,
     /// Seconds since the FEP started, restarts of the worker included.
     pub uptime_seconds: f64,
+    /// The congestion control of connections that choose none; empty from a release that does not tell.
+    #[serde(default)]
+    pub congestion_control: String,
     /// The interfaces.
     pub interfaces: Vec<InterfaceStatus>,
     /// The applications with an open channel.

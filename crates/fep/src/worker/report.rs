@@ -34,6 +34,7 @@ impl<D: Device> Worker<D> {
             worker_pid: std::process::id(),
             worker_restarts: about.restarts,
             uptime_seconds: clock::now().as_nanos().saturating_sub(about.started_ns) as f64 / 1e9,
+            congestion_control: self.config.congestion.name().to_owned(),
             interfaces: vec![self.interface_status()],
             applications: self.core.apps.iter().map(application_status).collect(),
             connections: BTreeMap::new(),

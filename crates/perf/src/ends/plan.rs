@@ -219,7 +219,9 @@ impl Plan {
         }
         let told_apart = self.depth > 1 || self.rate_per_second.is_some();
         if is_udp && self.work == Work::Exchange && told_apart && smaller < NUMBER {
-            return Err(format!("datagrams that are told apart have at least {NUMBER} bytes"));
+            return Err(format!(
+                "datagrams that are told apart have at least {NUMBER} bytes (--size {NUMBER})"
+            ));
         }
         if self.is_large() && (is_udp || self.rate_per_second.is_some()) && self.work == Work::Exchange {
             return Err(format!("at a rate, messages have at most {CHUNK} bytes"));

@@ -12,10 +12,11 @@ use lab::{Lab, Process, wait_for_port};
 
 use super::{Direction, Load};
 use crate::content::{self, Hash};
-use crate::meter::Reading;
+use crate::meter::{self, Reading};
 use crate::progress::Progress;
 use crate::results::Measure;
 use crate::site::Site;
+use crate::trace::Watch;
 use crate::units;
 
 const PORT: u16 = 2121;
@@ -97,19 +98,29 @@ impl Ftp {
         let mut spawn = site.peer_program("curl")?;
         spawn.args(["--silent", "--show-error", "--fail-early", "--config"]).arg(&self.list);
 
-        let before = Reading::take(site, &[self.process.id()])?;
+        let (before, sleeps) = (Reading::take(site, &[self.process.id()])?, meter::sleeps(self.process.id()));
         let began = Instant::now();
         let mut client = Process::start(site.directory(), "curl-run", spawn)?;
-        client.wait_for_success_while(patience(bytes), || progress.turn(site))?;
+        let mut watch = Watch::new(site);
+        client.wait_for_success_while(patience(bytes), || progress.turn(site).and_then(|()| watch.turn()))?;
         let elapsed_seconds = began.elapsed().as_secs_f64();
         let after = Reading::take(site, &[self.process.id()])?;
+        let sleeps = meter::sleeps(self.process.id()).saturating_sub(sleeps);
 
         progress.checking();
         let arrived = if direction == Direction::Download { &self.downloads } else { &self.uploads };
         content::verify_and_remove(arrived, load.count, &hash)?;
-        let measure =
-            Measure { operations: load.count, bytes, elapsed_seconds, verified: true, ..Measure::default() };
-        Ok(after.complete(&before, measure))
+        let measure = Measure {
+            operations: load.count,
+            bytes,
+            elapsed_seconds,
+            verified: true,
+            tcp_connections: watch.into_traces(),
+            ..Measure::default()
+        };
+        let mut measure = after.complete(&before, measure);
+        measure.counters.insert("application_sleeps".to_owned(), sleeps);
+        Ok(measure)
     }
 
     fn instructions(&self, site: &Site, direction: Direction, load: Load, original: &Path) -> String {

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use minijinja::{Environment, context};
 
-use super::{Table, figure, quantity, tandem, view};
+use super::{Table, figure, plot, quantity, tandem, view};
 use crate::results::Document;
 
 const TEMPLATE: &str = include_str!("report.html");
@@ -12,6 +12,7 @@ const TEMPLATE: &str = include_str!("report.html");
 pub fn html(document: &Document) -> Result<String> {
     let mut environment = Environment::new();
     // The name's ending switches escaping on.
+    environment.add_template("plot.html", plot::TEMPLATE).context("the plots' template")?;
     environment.add_template("report.html", TEMPLATE).context("the report's template")?;
     let mut tables = vec![view::summary(document)];
     tables.extend(tandem::table(document));
@@ -42,6 +43,8 @@ pub fn html(document: &Document) -> Result<String> {
             tandem => document.workload.name == "file",
             verified => view::is_verified(document),
             sentences => view::sentences(document),
+            held_back => view::held_back(document),
+            plots => plot::of_connections(document),
             figures => figure::draw(document),
             tables,
             details,

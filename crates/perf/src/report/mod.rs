@@ -7,6 +7,7 @@ mod csv;
 mod figure;
 mod hlog;
 mod html;
+pub(crate) mod plot;
 mod quantity;
 mod table;
 mod tandem;

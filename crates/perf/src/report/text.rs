@@ -27,7 +27,7 @@ pub fn text(document: &Document) -> String {
         line(&table.text());
     }
     line("");
-    for sentence in view::sentences(document) {
+    for sentence in view::sentences(document).into_iter().chain(view::held_back(document)) {
         line(&sentence);
     }
     if let Some(stall) = longest_stall(document) {

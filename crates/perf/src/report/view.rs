@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Table;
 use super::quantity::{Quantity, quantities};
 use crate::results::{CpuSeconds, Document, Measure, Ratio, SubjectResult};
-use crate::{stats, units};
+use crate::{stats, trace, units};
 
 /// What is said about a subject besides its name.
 pub(super) fn describe(subject: &str) -> &'static str {
@@ -41,14 +41,7 @@ pub(super) fn parts(document: &Document) -> Table {
     head.extend(document.subjects.iter().map(|subject| subject.name.clone()));
     let pairs = pairs(document);
     head.extend(pairs.iter().map(|(subject, against)| format!("{subject} ÷ {against}")));
-    let mut names: Vec<&str> = Vec::new();
-    for trial in document.subjects.iter().flat_map(|subject| &subject.trials) {
-        for part in &trial.parts {
-            if !names.contains(&part.name.as_str()) {
-                names.push(&part.name);
-            }
-        }
-    }
+    let names: Vec<&str> = part_names(document).into_iter().filter(|name| !name.is_empty()).collect();
     let mut rows = Vec::new();
     for quantity in quantities(&document.workload.name) {
         if !matches!(quantity.metric, "bits_per_second" | "host_cpu_seconds_per_gigabyte") {
@@ -154,6 +147,62 @@ pub(super) fn sentences(document: &Document) -> Vec<String> {
         }
     }
     sentences
+}
+
+/// What held each subject's runs back, part by part.
+pub(super) fn held_back(document: &Document) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for subject in &document.subjects {
+        for name in part_names(document) {
+            let traces = measures(subject, name).flat_map(|measure| &measure.tcp_connections);
+            let Some((end, shares)) = trace::held_back(traces) else { continue };
+            let part = if name.is_empty() { String::new() } else { format!(", {name}") };
+            let whose = if end == "peer" { "the peer, which sent," } else { "the sender" };
+            let reasons: Vec<String> = shares
+                .iter()
+                .filter(|(_, share)| *share >= 0.005)
+                .map(|(reason, share)| {
+                    let words = match reason.as_str() {
+                        "application" => "the application, which had no more to send",
+                        "peer_window" => "the other end's window",
+                        "send_buffer" => "its send buffer",
+                        "congestion_window" => "the congestion window",
+                        "pacing" => "pacing",
+                        "recovery" => "recovery from losses",
+                        other => other,
+                    };
+                    format!("{words} {} %", units::digits(share * 100.0))
+                })
+                .collect();
+            sentences.push(format!(
+                "{}{part}: {whose} was held back by {} of the time.",
+                subject.name,
+                reasons.join(", ")
+            ));
+        }
+    }
+    sentences
+}
+
+/// The parts of the trials; of trials without parts, one without a name.
+pub(super) fn part_names(document: &Document) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for trial in document.subjects.iter().flat_map(|subject| &subject.trials) {
+        for part in &trial.parts {
+            if !names.contains(&part.name.as_str()) {
+                names.push(&part.name);
+            }
+        }
+    }
+    if names.is_empty() { vec![""] } else { names }
+}
+
+/// What a part came to in every trial.
+pub(super) fn measures<'a>(subject: &'a SubjectResult, part: &'a str) -> impl Iterator<Item = &'a Measure> {
+    subject.trials.iter().filter_map(move |trial| match part {
+        "" => Some(&trial.total),
+        _ => trial.parts.iter().find(|one| one.name == part).map(|one| &one.measure),
+    })
 }
 
 /// How it was done, in sentences.

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::machine;
 use crate::report::Table;
+use crate::report::plot::Plot;
 use crate::results::{Document, Machine, SubjectResult, Tool};
 use crate::stats;
 
@@ -37,6 +38,9 @@ pub struct Reproduction {
     pub machine: Machine,
     /// The published figures beside the measured ones.
     pub tables: Vec<Table>,
+    /// Pictures of them.
+    #[serde(skip)]
+    pub(crate) plots: Vec<Plot>,
     /// What is to be said about them.
     pub notes: Vec<String>,
     /// Everything that was measured.
@@ -53,6 +57,7 @@ impl Reproduction {
             command,
             machine: machine::machine(),
             tables: Vec::new(),
+            plots: Vec::new(),
             notes: Vec::new(),
             documents: Vec::new(),
         }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use minijinja::{Environment, context};
 
 use super::Reproduction;
+use crate::report::plot;
 
 const FRAME: &str = include_str!("frame.html");
 const TEMPLATE: &str = include_str!("page.html");
@@ -25,7 +26,7 @@ pub fn text(result: &Reproduction) -> String {
 
 /// As a page.
 pub fn html(result: &Reproduction) -> Result<String> {
-    render(TEMPLATE, context! { result, machine => machine(result) })
+    render(TEMPLATE, context! { result, machine => machine(result), plots => result.plots })
 }
 
 /// A page that leads to the others.
@@ -46,6 +47,7 @@ fn render(template: &str, context: minijinja::Value) -> Result<String> {
     let mut environment = Environment::new();
     // The name's ending switches escaping on.
     environment.add_template("frame.html", FRAME).context("the pages' frame")?;
+    environment.add_template("plot.html", plot::TEMPLATE).context("the plots' template")?;
     environment.add_template("page.html", template).context("the page's template")?;
     environment.get_template("page.html").and_then(|page| page.render(context)).context("filling in the page")
 }

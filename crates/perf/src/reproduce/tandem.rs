@@ -8,9 +8,10 @@ use super::costs::Costs;
 use super::{Reproduction, mean};
 use crate::file::{self, Direction, Load, Program};
 use crate::report::Table;
+use crate::report::plot::{Course, Plot};
 use crate::results::{Document, Measure, SubjectResult};
 use crate::runner::Common;
-use crate::site::Subject;
+use crate::site::{Setup, Subject};
 use crate::units;
 
 const ABOUT: &str = "TCP/IP on the host's processor against TCP/IP on a front-end processor: FTP of a 6 MByte file again and \
@@ -19,6 +20,8 @@ const ABOUT: &str = "TCP/IP on the host's processor against TCP/IP on a front-en
 const FILE_BYTES: u64 = 6_000_000;
 /// The paper's formula divides by this many bytes a packet.
 const PAPER_PACKET_BYTES: f64 = 1024.0;
+/// The speeds of hosts: shares of a processor.
+const SHARES: [f64; 4] = [0.2, 0.4, 0.7, 1.0];
 
 /// What the paper says of an effect: the figure, for the host architecture, for the front-end processor, and their ratio.
 struct Figure {
@@ -74,7 +77,7 @@ const FIGURES: [Figure; 5] = [
 ];
 
 /// Runs the workload with `count` files each way, and makes the tables.
-pub fn run(lab: &Lab, common: &Common, count: u64, costs: &Costs) -> Result<Reproduction> {
+pub fn run(common: &Common, count: u64, costs: &Costs) -> Result<Reproduction> {
     if !common.subjects.contains(&Subject::Fep) || common.subjects.len() < 2 {
         bail!("the experiment compares `fep` with another subject");
     }
@@ -85,9 +88,14 @@ pub fn run(lab: &Lab, common: &Common, count: u64, costs: &Costs) -> Result<Repr
         program: Program::Pyftpdlib,
         check: true,
     };
-    let document = file::run(lab, &config)?;
+    let document = measure(&config)?;
+    let native = file::Config { program: Program::Native, ..config.clone() };
+    let native = measure(&native)?;
+    let speeds = speeds(&config, count)?;
     let mut result = Reproduction::new("tandem", ABOUT, common.command.clone());
-    result.tables = tables(&document, costs);
+    result.tables =
+        vec![effects(&document, costs), pressure(&document), shares(&native), by_speed(&speeds, costs)];
+    result.plots = [io_line(&document), speed_line(&speeds)].into_iter().flatten().collect();
     result.notes = vec![
         format!(
             "{count} files of 6 MByte each way and trial, by pyftpdlib and curl, compared by SHA-256. The published figures are \
@@ -103,13 +111,129 @@ pub fn run(lab: &Lab, common: &Common, count: u64, costs: &Costs) -> Result<Repr
          rows are counted over both directions: segments that the peer's kernel sent (data and acknowledgements), packets that it \
          received, and what the FEP counted of itself. The formula's row is the paper's arithmetic for today's bandwidth."
             .to_owned(),
+        "Figures 12 and 13: file work is what the program spends on making and comparing the bytes of the files, by its own \
+         processor clock; network is all the rest of the host's processor time. Of the native program, files of 6 MByte: an \
+         interpreter's share would hide both. Its file work touches no disk; the paper's did."
+            .to_owned(),
+        format!(
+            "Figure 14: a slower host is one that may use a share of a processor only (control groups, periods of 10 ms); in the \
+             host architecture that holds for the stack too, on the kernel for what it does in the application's context. The \
+             FEP and the peer are not limited. {} files each way, one trial. The cost is the life cycle's of the cores in use.",
+            few(count)
+        ),
     ];
-    result.documents.push(document);
+    result.documents.extend([document, native]);
+    result.documents.extend(speeds.into_iter().map(|(_, document)| document));
     Ok(result)
 }
 
-fn tables(document: &Document, costs: &Costs) -> Vec<Table> {
-    vec![effects(document, costs), pressure(document)]
+/// Files of one trial at one speed.
+fn few(count: u64) -> u64 {
+    count.div_ceil(10)
+}
+
+/// Each run has a laboratory of its own, which is gone when the next begins.
+fn measure(config: &file::Config) -> Result<Document> {
+    file::run(&Lab::new()?, config)
+}
+
+/// The same with hosts of several speeds.
+fn speeds(config: &file::Config, count: u64) -> Result<Vec<(f64, Document)>> {
+    let mut all = Vec::new();
+    for share in SHARES {
+        let setup = Setup { application_share: Some(share), ..config.common.setup.clone() };
+        let common = Common { setup, trials: 1, until: None, ..config.common.clone() };
+        let loads = vec![Load { size: FILE_BYTES, count: few(count) }];
+        all.push((share, measure(&file::Config { common, loads, ..config.clone() })?));
+    }
+    Ok(all)
+}
+
+/// Figures 12 and 13.
+fn shares(document: &Document) -> Table {
+    let head = ["", "network, % of host CPU", "file work, %", "network ÷ file"];
+    let mut rows = vec![
+        ["published: host", "", "", "nearly 7"].map(str::to_owned).to_vec(),
+        ["published: FEP", "", "", "1"].map(str::to_owned).to_vec(),
+    ];
+    for subject in &document.subjects {
+        let host = mean(subject, |m| m.cpu_seconds.host());
+        let file = mean(subject, |m| m.cpu_seconds.application_own_work).min(host);
+        let network = host - file;
+        let percent = |part: f64| units::digits(part / host.max(1e-9) * 100.0);
+        let ratio = if file > 0.0 { units::digits(network / file) } else { String::new() };
+        rows.push(vec![format!("measured: {}", subject.name), percent(network), percent(file), ratio]);
+    }
+    let title = "Figures 12 and 13: share of the host's CPU, network against file work".to_owned();
+    Table { title, head: head.map(str::to_owned).to_vec(), rows }
+}
+
+/// Figure 14.
+fn by_speed(speeds: &[(f64, Document)], costs: &Costs) -> Table {
+    let subjects = || speeds.first().into_iter().flat_map(|(_, document)| &document.subjects);
+    let mut head = vec!["host's speed".to_owned()];
+    head.extend(subjects().map(|subject| format!("{}: bandwidth", subject.name)));
+    head.extend(subjects().map(|subject| format!("{}: cost, {}", subject.name, costs.currency)));
+    let rows = speeds.iter().map(|(share, document)| {
+        let mut row = vec![format!("{} %", units::digits(share * 100.0))];
+        let bandwidth = |subject| units::bit_rate(mean(subject, |m| m.bits_per_second));
+        row.extend(document.subjects.iter().map(bandwidth));
+        row.extend(document.subjects.iter().map(|subject| units::digits(cost(subject, costs))));
+        row
+    });
+    Table { title: "Figure 14: bandwidth and cost over host speeds".to_owned(), rows: rows.collect(), head }
+}
+
+/// Figure 5's line, and where the subjects stand: what was counted, and not by the formula.
+fn io_line(document: &Document) -> Option<Plot> {
+    let point = |subject: &SubjectResult| {
+        let count = |m: &Measure, name: &str| m.counters.get(name).copied().unwrap_or_default() as f64;
+        let counted =
+            |m: &Measure| (count(m, "peer_packets_in") + count(m, "peer_segments_out")) / m.elapsed_seconds;
+        (mean(subject, |m| m.bits_per_second), mean(subject, counted))
+    };
+    let course = |subject: &SubjectResult| Course {
+        label: subject.name.clone(),
+        class: subject.name.clone(),
+        points: vec![point(subject)],
+        marked: true,
+        joined: false,
+    };
+    let widest = document.subjects.iter().map(|subject| point(subject).0).fold(0.0, f64::max);
+    let line = [0.0, widest].map(|bits| (bits, bits / 8.0 / PAPER_PACKET_BYTES * 2.0));
+    let formula = Course {
+        label: "the formula".to_owned(),
+        class: "formula".to_owned(),
+        points: line.to_vec(),
+        marked: false,
+        joined: true,
+    };
+    let courses = [formula].into_iter().chain(document.subjects.iter().map(course)).collect();
+    let caption =
+        "Figure 5 · I/Os per second over bandwidth: the paper's formula, and packets counted".to_owned();
+    Plot::new(caption, courses, units::bit_rate, |rate| units::scaled(rate, "/s"))
+}
+
+/// Figure 14's bandwidths.
+fn speed_line(speeds: &[(f64, Document)]) -> Option<Plot> {
+    let mut courses: Vec<Course> = Vec::new();
+    for (share, document) in speeds {
+        for subject in &document.subjects {
+            let point = (share * 100.0, mean(subject, |m| m.bits_per_second));
+            match courses.iter_mut().find(|course| course.label == subject.name) {
+                Some(course) => course.points.push(point),
+                None => courses.push(Course {
+                    label: subject.name.clone(),
+                    class: subject.name.clone(),
+                    points: vec![point],
+                    marked: true,
+                    joined: true,
+                }),
+            }
+        }
+    }
+    let caption = "Figure 14 · Bandwidth over the host's speed, in percent of a processor".to_owned();
+    Plot::new(caption, courses, |share| format!("{} %", units::digits(share)), units::bit_rate)
 }
 
 /// Figures 7 to 11.
@@ -140,7 +264,7 @@ fn pressure(document: &Document) -> Table {
     fn per_megabyte(total: &Measure, counter: &str) -> Option<f64> {
         Some(*total.counters.get(counter)? as f64 / (total.bytes as f64 / 1e6))
     }
-    let rows: [(&str, &str, Value); 5] = [
+    let rows: [(&str, &str, Value); 7] = [
         ("I/Os per second by the paper's formula", "85 and 598", |m| {
             Some(m.bytes_per_second / PAPER_PACKET_BYTES * 2.0)
         }),
@@ -148,6 +272,12 @@ fn pressure(document: &Document) -> Table {
             per_megabyte(m, "peer_packets_in")
         }),
         ("segments from the peer per MByte", "977", |m| per_megabyte(m, "peer_segments_out")),
+        ("of the packets to the peer, acknowledgements without data per MByte", "", |m| {
+            per_megabyte(m, "peer_acks_in")
+        }),
+        ("times per MByte that the application slept and was woken", "", |m| {
+            per_megabyte(m, "application_sleeps")
+        }),
         ("system calls of the FEP per MByte", "", |m| per_megabyte(m, "system_calls")),
         ("wake-ups by the FEP per MByte", "", |m| per_megabyte(m, "wakeups")),
     ];
@@ -164,12 +294,17 @@ fn pressure(document: &Document) -> Table {
     Table { title: "Figure 5: I/O pressure".to_owned(), rows: rows.collect(), head }
 }
 
-/// The life cycle's cost of the cores in use, for each Mbit/s.
-fn weighted_cost(subject: &SubjectResult, costs: &Costs) -> f64 {
+/// The life cycle's cost of the cores in use.
+fn cost(subject: &SubjectResult, costs: &Costs) -> f64 {
     let cores = mean(subject, |m| {
         let cpu = &m.cpu_seconds;
         (cpu.host() + cpu.fep_work + cpu.fep_system + cpu.fep_polling) / m.elapsed_seconds
     });
     let is_fep = subject.name.starts_with("fep");
-    costs.life_cycle(cores, is_fep) / mean(subject, |m| m.bits_per_second / 1e6)
+    costs.life_cycle(cores, is_fep)
+}
+
+/// The same for each Mbit/s.
+fn weighted_cost(subject: &SubjectResult, costs: &Costs) -> f64 {
+    cost(subject, costs) / mean(subject, |m| m.bits_per_second / 1e6)
 }
