@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use outboard::raw::{LentFile, Socket};
 
 use crate::description::Description;
+use crate::real;
 use crate::table::{self, Held};
 
 /// A file with less left to send is not worth lending.
@@ -47,7 +48,7 @@ pub(crate) fn lent(fd: c_int, position: u64, socket: &Socket) -> Option<(Held, u
         Some(held) if held.file().is_none() => return None,
         Some(_) | None => {}
     }
-    if size.saturating_sub(position) < WORTH || !table::in_own_process() {
+    if size.saturating_sub(position) < WORTH || !is_only_read(fd) || !table::in_own_process() {
         drop(table::remove(fd));
         return None;
     }
@@ -57,6 +58,14 @@ pub(crate) fn lent(fd: c_int, position: u64, socket: &Socket) -> Option<(Held, u
         drop(table::insert(fd, Held::new(Description::File(SentFile { lent, identity }))));
     }
     None
+}
+
+/// Whether the descriptor was opened for reading alone. A program that writes the file as well may write or cut it as soon as it
+/// has sent it, and Linux would still send what was there: that only a copy does as well.
+fn is_only_read(fd: c_int) -> bool {
+    // SAFETY: no pointers.
+    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, 0) };
+    flags >= 0 && flags & libc::O_ACCMODE == libc::O_RDONLY
 }
 
 /// What identifies a regular file, and its size.

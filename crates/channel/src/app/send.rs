@@ -117,8 +117,7 @@ impl SendRing {
         if free > 0 && self.size() >= limit {
             return Ok(free);
         }
-        if self.fills_to > 0 && self.channel.record(self.socket).filled() < self.fills_to {
-            // The FEP is about to write into the ring; what it has not written yet cannot be copied.
+        if self.is_filling() {
             return Ok(free);
         }
         let needed = unacked + wanted.min(1 << MAX_RING_LOG2);
@@ -128,6 +127,22 @@ impl SendRing {
             return Ok(free);
         }
         Ok(self.size().saturating_sub(unacked))
+    }
+
+    /// Whether the FEP is about to write into the ring: what it has not written yet could not be copied to a larger one.
+    fn is_filling(&self) -> bool {
+        self.fills_to > 0 && self.channel.record(self.socket).filled() < self.fills_to
+    }
+
+    /// Makes the ring as large as it may be, before the FEP is asked to fill it: it could not grow then.
+    fn grow_ahead(&mut self) -> io::Result<()> {
+        let limit = self.granted();
+        if self.size() < limit && !self.is_filling() {
+            let unacked = self.unacked();
+            // Without memory for that it stays as it is.
+            self.grow(limit.ilog2(), unacked)?;
+        }
+        Ok(())
     }
 
     /// Replaces the ring by a larger one. False: there is no memory for it.
@@ -265,6 +280,7 @@ impl SendStream {
     /// As [`write`](Self::write).
     pub fn fill(&mut self, file: u16, offset: u64, count: usize) -> io::Result<usize> {
         let wanted = count.min(MAX_FILL);
+        self.0.grow_ahead()?;
         let free = self.0.make_room(wanted.max(1))?;
         if free == 0 {
             return Err(would_block());
