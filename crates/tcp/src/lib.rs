@@ -52,6 +52,7 @@ pub use handshake::closed::reset_for;
 pub use handshake::isn::IsnGenerator;
 pub use handshake::listen::{self, ListenVerdict};
 pub use info::TcpInfo;
+pub use input::Unverified;
 pub use limited::{Limit, LimitedBy};
 pub use path_memory::PathMemory;
 pub use path_mtu::TooBigVerdict;

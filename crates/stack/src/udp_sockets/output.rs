@@ -88,7 +88,7 @@ impl<B: BufferFamily> Stack<B> {
             if plan.path.interface != interface {
                 return Turn::Reroute;
             }
-            budget.spend(payload_len + MAX_HEADERS);
+            budget.spend(1, payload_len + MAX_HEADERS);
             self.stats.udp_out += 1;
             let mtu = usize::from(self.mtu_towards(now, interface, plan.packet.destination));
             let whole = ipv4::HEADER_LEN + HEADER_LEN + payload_len <= mtu;
