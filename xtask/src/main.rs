@@ -2,10 +2,12 @@
 //!
 //! `cargo xtask check` runs all of them: file and function length (STYLE rule 4), the direction of the dependencies
 //! between crates, where unsafe code may stand, and whether `docs/rfcs.md` is what the code's citations give. It exits 1
-//! when one fails. `cargo xtask citations` writes that file anew.
+//! when one fails. `cargo xtask citations` writes that file anew. `cargo xtask instructions [WORD] [--write]` counts what the
+//! stack's operations cost and compares with the record, or writes it.
 
 mod citations;
 mod dependencies;
+mod instructions;
 mod length;
 mod unsafe_code;
 
@@ -30,8 +32,13 @@ fn main() -> Result<ExitCode> {
             citations::write(root, &rust_files(root)?)?;
             Ok(ExitCode::SUCCESS)
         }
+        Some("instructions") => {
+            let words: Vec<String> = std::env::args().skip(2).collect();
+            let only = words.iter().map(String::as_str).find(|word| !word.starts_with('-'));
+            instructions::run(root()?, only, words.iter().any(|word| word == "--write"))
+        }
         _ => {
-            eprintln!("usage: cargo xtask check | citations");
+            eprintln!("usage: cargo xtask check | citations | instructions [WORD] [--write]");
             Ok(ExitCode::from(2))
         }
     }

@@ -55,12 +55,7 @@ fn connections_that_nobody_accepted_are_reset_by_death_and_the_others_are_closed
 
 #[test]
 fn what_was_sent_before_death_still_arrives() {
-    let mut world = World::new();
-    let listener = world.peer_listens(80);
-    let app = world.app();
-    let mut stream = app.connect(80);
-    world.settle();
-    let peer = world.peer.tcp_accept(listener).unwrap();
+    let (mut world, app, mut stream, peer) = common::connected();
     let sent = pattern(3, 0, 300_000);
     assert_eq!(stream.write(&sent), sent.len());
     // It dies before the worker has even seen the command.
@@ -82,12 +77,7 @@ fn what_was_sent_before_death_still_arrives() {
 
 #[test]
 fn unread_data_at_death_resets_the_connection() {
-    let mut world = World::new();
-    let listener = world.peer_listens(80);
-    let app = world.app();
-    let stream = app.connect(80);
-    world.settle();
-    let peer = world.peer.tcp_accept(listener).unwrap();
+    let (mut world, app, stream, peer) = common::connected();
     world.peer_sends(peer, b"nobody reads this");
     world.settle();
     world.worker.end_application(app.place);

@@ -29,12 +29,7 @@ fn set(app: &App, socket: u32, option: SocketOption) {
 
 #[test]
 fn a_reader_that_does_not_read_limits_by_its_window() {
-    let mut world = World::new();
-    let listener = world.peer_listens(80);
-    let app = world.app();
-    let mut stream = app.connect(80);
-    world.settle();
-    let peer = world.peer.tcp_accept(listener).unwrap();
+    let (mut world, app, mut stream, peer) = common::connected();
     let start = world.now;
     assert_eq!(stream.write(&[7; 500_000]), 500_000);
     world.pass(Duration::from_millis(700));

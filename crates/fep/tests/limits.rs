@@ -83,12 +83,7 @@ fn receive_memory_stays_below_the_limit_and_the_rest_is_not_lost() {
 
 #[test]
 fn idle_connections_hold_no_receive_memory() {
-    let mut world = World::new();
-    let listener = world.peer_listens(80);
-    let app = world.app();
-    let mut stream = app.connect(80);
-    world.settle();
-    let peer = world.peer.tcp_accept(listener).unwrap();
+    let (mut world, app, mut stream, peer) = common::connected();
     world.peer_sends(peer, &pattern(1, 0, 50_000));
     world.settle();
     assert!(world.worker.status().applications[0].buffer_bytes >= 50_000);

@@ -1,22 +1,12 @@
 //! What a connection knows of its path: its MTU, and what the one before left behind.
 
-use base::{Duration, Instant};
-use netem::PathSpec;
-use sim::application::{ConversationSpec, Plan};
-use sim::{HostSpec, Limits, PatternBuffers, World};
-use tcp::{CongestionAlgorithm, MtuProbing, Stats};
+mod common;
 
-/// A world of a client and a server.
-fn world(seed: u64, host: &HostSpec, forward: &str, back: &str) -> World<PatternBuffers> {
-    let path = |text: &str| text.parse::<PathSpec>().expect("a path");
-    let mut world = World::new(seed);
-    let (client, server) = (world.add_host(host.clone()), world.add_host(host.clone()));
-    let (forward, back) = (world.add_path(&path(forward)), world.add_path(&path(back)));
-    world.route(client, server, vec![forward]);
-    world.route(server, client, vec![back]);
-    world.observe();
-    world
-}
+use base::{Duration, Instant};
+use common::{finish, pair};
+use sim::application::{ConversationSpec, Plan};
+use sim::{HostSpec, PatternBuffers, World};
+use tcp::{CongestionAlgorithm, MtuProbing, Stats};
 
 /// What became of a transfer.
 struct Outcome {
@@ -53,11 +43,6 @@ fn transfer(world: &mut World<PatternBuffers>, bytes: u64) -> Outcome {
     Outcome { elapsed, mtu, stats }
 }
 
-fn finish(mut world: World<PatternBuffers>) {
-    let verdict = world.run_to_the_end(&Limits::default());
-    assert!(verdict.violations.is_empty(), "{}", verdict.violations.join("\n"));
-}
-
 fn host(mtu: u16, probing: MtuProbing) -> HostSpec {
     let mut host = HostSpec { mtu, ..HostSpec::default() };
     host.stack.tcp.mtu_probing = probing;
@@ -72,7 +57,7 @@ fn a_transfer_crosses_a_black_hole_and_fills_its_mtu() {
             spec.max_segmentation = if super_segments { 65_535 } else { 0 };
             spec.coalesce = super_segments;
             let forward = format!("mtu {path_mtu} blackhole, rate 50mbit, queue 300KB, delay 10ms");
-            let mut world = world(seed, &spec, &forward, "delay 10ms");
+            let mut world = pair(seed, &spec, &forward, "delay 10ms");
             let done = transfer(&mut world, 30_000_000);
             let context = format!("{mtu} over {path_mtu}, super-segments {super_segments}: {:?}", done.stats);
             assert!((path_mtu - 8..=path_mtu).contains(&done.mtu), "MTU {} of {context}", done.mtu);
@@ -83,7 +68,7 @@ fn a_transfer_crosses_a_black_hole_and_fills_its_mtu() {
             // The next connection need not fall into the hole again.
             let next = transfer(&mut world, 3_000_000);
             assert_eq!((next.mtu, next.stats.timeouts), (done.mtu, 0), "{context}: {:?}", next.stats);
-            finish(world);
+            finish(&mut world);
         }
     }
 }
@@ -92,11 +77,11 @@ fn a_transfer_crosses_a_black_hole_and_fills_its_mtu() {
 fn probing_from_the_start_needs_no_timeout() {
     let spec = host(9000, MtuProbing::Always);
     let forward = "mtu 1500 blackhole, rate 50mbit, queue 300KB, delay 10ms";
-    let mut world = world(5, &spec, forward, "delay 10ms");
+    let mut world = pair(5, &spec, forward, "delay 10ms");
     let done = transfer(&mut world, 20_000_000);
     assert!((1492..=1500).contains(&done.mtu), "{}", done.mtu);
     assert_eq!((done.stats.timeouts, done.stats.black_holes), (0, 0), "{:?}", done.stats);
-    finish(world);
+    finish(&mut world);
 }
 
 #[test]
@@ -106,9 +91,9 @@ fn lost_probes_do_not_slow_a_transfer_down() {
         let run = |mtu, forward: &str| {
             let mut spec = host(mtu, MtuProbing::Always);
             spec.stack.tcp.congestion = congestion;
-            let mut world = world(6, &spec, forward, "delay 10ms");
+            let mut world = pair(6, &spec, forward, "delay 10ms");
             let done = transfer(&mut world, 40_000_000);
-            finish(world);
+            finish(&mut world);
             done
         };
         let plain = run(1500, "rate 50mbit, queue 300KB, delay 10ms");
@@ -123,11 +108,11 @@ fn lost_probes_do_not_slow_a_transfer_down() {
 fn a_router_that_speaks_leaves_nothing_to_search() {
     for probing in [MtuProbing::OnBlackHole, MtuProbing::Always] {
         let spec = host(1500, probing);
-        let mut world = world(7, &spec, "mtu 1300, rate 50mbit, queue 300KB, delay 10ms", "delay 10ms");
+        let mut world = pair(7, &spec, "mtu 1300, rate 50mbit, queue 300KB, delay 10ms", "delay 10ms");
         let done = transfer(&mut world, 10_000_000);
         assert_eq!((done.mtu, done.stats.black_holes, done.stats.timeouts), (1300, 0, 0), "{probing:?}");
         assert!(done.stats.mtu_probes <= 2, "{probing:?}: {:?}", done.stats);
-        finish(world);
+        finish(&mut world);
     }
 }
 
@@ -144,9 +129,9 @@ fn a_second_transfer_knows_the_window_of_the_first() {
             // The receiver's window is not what holds slow start back.
             spec.stack.tcp.initial_window = 4 << 20;
             spec.stack.share_path_information = share;
-            let mut world = world(8, &spec, forward, "delay 20ms");
+            let mut world = pair(8, &spec, forward, "delay 20ms");
             let both = [transfer(&mut world, 30_000_000), transfer(&mut world, 30_000_000)];
-            finish(world);
+            finish(&mut world);
             both
         };
         let ([first, second], [_, stranger]) = (run(true), run(false));
@@ -176,10 +161,10 @@ fn reordering_is_remembered() {
     let (mut first, mut second) = (0, 0);
     for seed in 9..15 {
         let mut world =
-            world(seed, &spec, "rate 50mbit, queue 500KB, delay 10ms, reorder 2% 1..8pkt", "delay 10ms");
+            pair(seed, &spec, "rate 50mbit, queue 500KB, delay 10ms, reorder 2% 1..8pkt", "delay 10ms");
         first += transfer(&mut world, 10_000_000).stats.fast_recoveries;
         second += transfer(&mut world, 10_000_000).stats.fast_recoveries;
-        finish(world);
+        finish(&mut world);
     }
     assert!(second < first, "first transfers: {first} recoveries, second ones: {second}");
 }
@@ -188,11 +173,11 @@ fn reordering_is_remembered() {
 fn what_is_remembered_expires() {
     let spec = host(1500, MtuProbing::OnBlackHole);
     let forward = "mtu 1300 blackhole, rate 50mbit, queue 300KB, delay 10ms";
-    let mut world = world(10, &spec, forward, "delay 10ms");
+    let mut world = pair(10, &spec, forward, "delay 10ms");
     let first = transfer(&mut world, 5_000_000);
     world.run_until(world.now() + Duration::from_secs(601));
     let later = transfer(&mut world, 5_000_000);
     assert_eq!((first.stats.black_holes, later.stats.black_holes), (1, 1));
     assert!(world.now() > Instant::ZERO + Duration::from_secs(600));
-    finish(world);
+    finish(&mut world);
 }

@@ -1,36 +1,16 @@
 //! Worlds made for one thing each.
 
+mod common;
+
 use base::{Duration, Instant};
-use netem::PathSpec;
+use common::{finish, pair, path};
 use sim::application::{ConversationSpec, End, Pace, Plan, Read, Stage};
-use sim::{HostSpec, Limits, PatternBuffers, SimBuffers, World};
+use sim::{HostSpec, Limits, PatternBuffers, World};
 use stack::{HeapBuffers, StackConfig};
 use wire::frame::Medium;
 
-fn path(text: &str) -> PathSpec {
-    text.parse().expect("a path")
-}
-
-/// A client and a server with a path each way.
-fn pair<B: SimBuffers>(seed: u64, host: &HostSpec, forward: &str, back: &str) -> World<B> {
-    let mut world = World::new(seed);
-    let (client, server) = (world.add_host(host.clone()), world.add_host(host.clone()));
-    let (forward, back) = (world.add_path(&path(forward)), world.add_path(&path(back)));
-    world.route(client, server, vec![forward]);
-    world.route(server, client, vec![back]);
-    world.observe();
-    world
-}
-
 fn conversation(client_plan: Plan, server_plan: Plan) -> ConversationSpec {
     ConversationSpec { client: 0, server: 1, port: 80, start: Instant::ZERO, client_plan, server_plan }
-}
-
-/// Runs the world to its end; nothing may be wrong. Returns when the last conversation was over.
-fn finish<B: SimBuffers>(world: &mut World<B>) -> Duration {
-    let verdict = world.run_to_the_end(&Limits::default());
-    assert!(verdict.violations.is_empty(), "{}", verdict.violations.join("\n"));
-    verdict.finished_at.saturating_since(Instant::ZERO)
 }
 
 #[test]

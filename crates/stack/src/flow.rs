@@ -44,6 +44,8 @@ struct Entry {
 pub(crate) struct FlowTable {
     table: HashTable<Entry>,
     hash: KeyedState,
+    /// What was found last: the next packet is likely to belong to the same.
+    recent: Option<(FourTuple, Target)>,
     lookups: u64,
     comparisons: u64,
 }
@@ -65,13 +67,19 @@ impl Target {
 
 impl FlowTable {
     pub(crate) fn new(hash: KeyedState) -> Self {
-        Self { table: HashTable::new(), hash, lookups: 0, comparisons: 0 }
+        Self { table: HashTable::new(), hash, recent: None, lookups: 0, comparisons: 0 }
     }
 
     /// What `tuple` belongs to; `same` says whether a target has exactly these ends.
     pub(crate) fn find(&mut self, tuple: &FourTuple, same: impl Fn(Target) -> bool) -> Option<Target> {
-        let tag = self.tag(tuple);
         self.lookups += 1;
+        if let Some((recent, target)) = &self.recent
+            && recent == tuple
+        {
+            self.comparisons += 1;
+            return Some(*target);
+        }
+        let tag = self.tag(tuple);
         let comparisons = &mut self.comparisons;
         let entry = self.table.find(spread(tag), |entry| {
             entry.tag == tag && {
@@ -79,18 +87,22 @@ impl FlowTable {
                 same(Target::decode(entry.target))
             }
         })?;
-        Some(Target::decode(entry.target))
+        let target = Target::decode(entry.target);
+        self.recent = Some((*tuple, target));
+        Some(target)
     }
 
     /// Enters a target. The caller has made sure that the ends are not taken.
     pub(crate) fn insert(&mut self, tuple: &FourTuple, target: Target) {
         let entry = Entry { tag: self.tag(tuple), target: target.encode() };
+        self.recent = None;
         self.table.insert_unique(spread(entry.tag), entry, |entry| spread(entry.tag));
     }
 
     /// Takes a target out.
     pub(crate) fn remove(&mut self, tuple: &FourTuple, target: Target) {
         let (tag, code) = (self.tag(tuple), target.encode());
+        self.recent = None;
         if let TableEntry::Occupied(found) =
             self.table.entry(spread(tag), |entry| entry.target == code, |entry| spread(entry.tag))
         {

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use tcp::{NoMemory, ReceiveBuffer, SendBuffer};
+use wire::checksum::Sum;
 
 use crate::buffers::{BufferFamily, DatagramBuffer, DatagramMeta, Full};
 
@@ -117,6 +118,27 @@ impl ReceiveBuffer for HeapStream {
         self.receive.place(offset + seen, &bytes[seen as usize..]);
         Ok(())
     }
+
+    fn place_verified(&mut self, offset: u64, bytes: &[u8], sum: Sum) -> Result<bool, NoMemory> {
+        let ring = &mut self.receive;
+        if offset < ring.start || offset + bytes.len() as u64 > ring.start + DEFAULT_LIMIT as u64 {
+            return if sum.add(bytes).finish() == 0 {
+                self.place(offset, bytes).map(|()| true)
+            } else {
+                Ok(false)
+            };
+        }
+        let end = ring.end;
+        let [first, second] = ring.room(offset, bytes.len());
+        let (head, tail) = bytes.split_at(first.len());
+        let good = sum.copy_and_add(first, head).copy_and_add(second, tail).finish() == 0;
+        if !good {
+            first.fill(0);
+            second.fill(0);
+            ring.end = end;
+        }
+        Ok(good)
+    }
 }
 
 impl Ring {
@@ -124,14 +146,21 @@ impl Ring {
         if bytes.is_empty() {
             return;
         }
-        let end = self.end.max(offset + bytes.len() as u64);
+        let [first, second] = self.room(offset, bytes.len());
+        let (head, tail) = bytes.split_at(first.len());
+        first.copy_from_slice(head);
+        second.copy_from_slice(tail);
+    }
+
+    /// Where the bytes `offset..offset + len` go, at least one; they count as held from now on.
+    fn room(&mut self, offset: u64, len: usize) -> [&mut [u8]; 2] {
+        let end = self.end.max(offset + len as u64);
         self.reserve((end - self.start) as usize);
-        let size = self.memory.len();
-        let at = offset as usize & (size - 1);
-        let first = bytes.len().min(size - at);
-        self.memory[at..at + first].copy_from_slice(&bytes[..first]);
-        self.memory[..bytes.len() - first].copy_from_slice(&bytes[first..]);
         self.end = end;
+        let at = offset as usize & (self.memory.len() - 1);
+        let first = len.min(self.memory.len() - at);
+        let (before, from) = self.memory.split_at_mut(at);
+        [&mut from[..first], &mut before[..len - first]]
     }
 
     fn reserve(&mut self, wanted: usize) {

@@ -130,13 +130,20 @@ impl<B: BufferFamily> Stack<B> {
                 return;
             }
         };
-        if let Err(refusal) = self.judge(interface, &header, options, in_group_frame) {
+        let addresses = (interface, header.source, header.destination);
+        let plain = options.is_empty() && !in_group_frame;
+        let passes = plain && self.passed == Some(addresses);
+        if !passes && let Err(refusal) = self.judge(interface, &header, options, in_group_frame) {
             self.count_refusal(refusal);
             if let Refusal::MalformedOptions(pointer) = refusal {
                 let quote = frame.bytes.get(..usize::from(header.total_len)).unwrap_or(frame.bytes);
                 self.send_icmp_error_quoting(now, quote, IcmpKind::ParameterProblem(pointer));
             }
             return;
+        }
+        let to_group = !passes && (in_group_frame || self.is_group(header.destination));
+        if plain && !to_group {
+            self.passed = Some(addresses);
         }
         let packet = Packet {
             header,
@@ -146,7 +153,7 @@ impl<B: BufferFamily> Stack<B> {
             checksum: frame.checksum,
             segment_size: frame.segment_size,
             arrival,
-            to_group: in_group_frame || self.is_group(header.destination),
+            to_group,
         };
         if header.more_fragments || header.fragment_offset != 0 {
             self.handle_fragment(now, &packet);

@@ -31,6 +31,12 @@ pub trait FrameSink {
     /// Whether the interface takes one more frame of any size. Asked before each frame is made.
     fn ready(&self, interface: InterfaceId) -> bool;
 
+    /// How many more frames of any size it takes at least. Whoever tells of more than one gets the segments of a device
+    /// that cuts nothing several at a time, which is cheaper.
+    fn room(&self, interface: InterfaceId) -> usize {
+        self.ready(interface).into()
+    }
+
     /// Takes a frame.
     ///
     /// # Errors

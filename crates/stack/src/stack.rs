@@ -105,6 +105,8 @@ pub struct Stack<B: BufferFamily> {
     /// Number 0 is the way to ourselves.
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) locals: Vec<(IpAddr, InterfaceId)>,
+    /// From whom to whom, over which interface, a packet last passed the checks of its addresses.
+    pub(crate) passed: Option<(InterfaceId, Ipv4Addr, Ipv4Addr)>,
     pub(crate) routes: RouteTable,
     pub(crate) neighbours: Neighbours,
     pub(crate) path_mtus: PathMtus,
@@ -155,6 +157,7 @@ impl<B: BufferFamily> Stack<B> {
             stats: Stats::default(),
             interfaces: Vec::new(),
             locals: Vec::new(),
+            passed: None,
             routes: RouteTable::default(),
             neighbours: Neighbours::new(config.max_neighbours, hash.clone()),
             path_mtus: PathMtus::path_mtus(hash.clone()),
@@ -432,6 +435,7 @@ impl<B: BufferFamily> Stack<B> {
             addresses.map(move |own| (own.cidr.address(), InterfaceId(number as u16))).collect::<Vec<_>>()
         };
         self.locals = self.interfaces.iter().enumerate().flat_map(usable).collect();
+        self.passed = None;
         self.routes.bump_epoch();
     }
 

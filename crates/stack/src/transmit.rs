@@ -80,9 +80,9 @@ impl Budget {
         self.frames == 0 || self.turn_frames == 0 || self.turn_bytes == 0
     }
 
-    pub(crate) fn spend(&mut self, bytes: usize) {
-        self.frames = self.frames.saturating_sub(1);
-        self.turn_frames = self.turn_frames.saturating_sub(1);
+    pub(crate) fn spend(&mut self, frames: usize, bytes: usize) {
+        self.frames = self.frames.saturating_sub(frames);
+        self.turn_frames = self.turn_frames.saturating_sub(frames);
         self.turn_bytes = self.turn_bytes.saturating_sub(bytes);
     }
 }

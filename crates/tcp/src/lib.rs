@@ -56,6 +56,7 @@ pub use handshake::listen::{self, ListenVerdict};
 pub use handshake::opening::Cookie;
 pub use handshake::syn_cookie::{COOKIE_LIFETIME, CookieEnds, SynCookies};
 pub use info::TcpInfo;
+pub use input::Unverified;
 pub use limited::{Limit, LimitedBy};
 pub use path_memory::PathMemory;
 pub use path_mtu::TooBigVerdict;

@@ -6,6 +6,7 @@
 use core::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use base::{Instant, SeqNumber};
+use wire::checksum::Sum;
 pub use wire::ip::Ecn;
 use wire::tcp::Header;
 
@@ -75,6 +76,18 @@ pub trait ReceiveBuffer {
     /// # Errors
     /// `NoMemory`: nothing was placed; the segment is treated as not received.
     fn place(&mut self, offset: u64, bytes: &[u8]) -> Result<(), NoMemory>;
+
+    /// Places bytes like [`place`](Self::place) if they are what `sum`, of all else that their checksum covers, says;
+    /// `false`: they are not, and nothing of them stays. A buffer that copies them can sum them in the same pass.
+    ///
+    /// # Errors
+    /// `NoMemory`: nothing was placed.
+    fn place_verified(&mut self, offset: u64, bytes: &[u8], sum: Sum) -> Result<bool, NoMemory> {
+        if sum.add(bytes).finish() != 0 {
+            return Ok(false);
+        }
+        self.place(offset, bytes).map(|()| true)
+    }
 
     /// How many bytes beyond what was consumed the buffer can be counted on to hold, as memory stands.
     fn share(&self) -> u32 {

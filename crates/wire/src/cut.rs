@@ -39,7 +39,35 @@ pub fn cut(
     if frame.segmentation == Segmentation::None {
         return whole(frame, give);
     }
+    pieces(frame, medium, true, |_, headers, payload| give(headers, payload))
+}
+
+/// The same for a device that sums, but does not cut: every frame is handed on with its partial checksum.
+///
+/// # Errors
+/// The frame cannot be cut; `give` was not called.
+pub fn cut_unsummed(
+    frame: &TxFrame<'_>,
+    medium: Medium,
+    mut give: impl FnMut(&TxFrame<'_>),
+) -> Result<usize, Uncuttable> {
+    if frame.segmentation == Segmentation::None {
+        give(frame);
+        return Ok(1);
+    }
+    pieces(frame, medium, false, |checksum, headers, payload| {
+        give(&TxFrame { headers, payload, checksum, segmentation: Segmentation::None });
+    })
+}
+
+fn pieces(
+    frame: &TxFrame<'_>,
+    medium: Medium,
+    summed: bool,
+    mut give: impl FnMut(ChecksumOut, &[u8], [&[u8]; 2]),
+) -> Result<usize, Uncuttable> {
     let template = Template::read(frame, medium)?;
+    let checksum = if summed { ChecksumOut::Complete } else { template.partial_checksum() };
     let total = frame.payload_len();
     let segment_size = match usize::from(frame.segmentation.segment_size()) {
         0 => total,
@@ -56,8 +84,8 @@ pub fn cut(
         let piece = Piece { index: count, at, payload, is_last: at + length == total };
         let mut headers = [0; MAX_HEADERS];
         let headers = &mut headers[..template.headers.len()];
-        template.write(headers, &piece);
-        give(headers, payload);
+        template.write(headers, &piece, summed);
+        give(checksum, headers, payload);
         count += 1;
         at += length;
         if at >= total {
@@ -137,7 +165,8 @@ impl<'a> Template<'a> {
     }
 
     /// Writes the headers of one piece.
-    fn write(&self, headers: &mut [u8], piece: &Piece<'_>) {
+    #[inline]
+    fn write(&self, headers: &mut [u8], piece: &Piece<'_>, summed: bool) {
         headers.copy_from_slice(self.headers);
         let payload_len = piece.payload[0].len() + piece.payload[1].len();
         let transport_len = headers.len() - self.transport + payload_len;
@@ -148,7 +177,15 @@ impl<'a> Template<'a> {
         } else {
             transport[4..6].copy_from_slice(&(transport_len as u16).to_be_bytes());
         }
-        self.write_checksum(headers, piece.payload, transport_len);
+        self.write_checksum(headers, summed.then_some(piece.payload), transport_len);
+    }
+
+    const fn checksum_offset(&self) -> usize {
+        if self.is_tcp { tcp::CHECKSUM_OFFSET } else { udp::CHECKSUM_OFFSET }
+    }
+
+    const fn partial_checksum(&self) -> ChecksumOut {
+        ChecksumOut::Partial { start: self.transport as u16, offset: self.checksum_offset() as u16 }
     }
 
     fn write_ip(&self, headers: &mut [u8], index: usize, transport_len: usize) {
@@ -168,19 +205,22 @@ impl<'a> Template<'a> {
         ip[field].copy_from_slice(&checksum.to_be_bytes());
     }
 
-    fn write_checksum(&self, headers: &mut [u8], payload: [&[u8]; 2], transport_len: usize) {
-        let (protocol, offset) = if self.is_tcp {
-            (Protocol::TCP, tcp::CHECKSUM_OFFSET)
-        } else {
-            (Protocol::UDP, udp::CHECKSUM_OFFSET)
-        };
+    /// The checksum over headers and payload, or a partial one if the payload is not to be summed.
+    fn write_checksum(&self, headers: &mut [u8], payload: Option<[&[u8]; 2]>, transport_len: usize) {
+        let protocol = if self.is_tcp { Protocol::TCP } else { Protocol::UDP };
+        let offset = self.checksum_offset();
         let addresses = if self.is_v4 { self.ip + 12..self.ip + 20 } else { self.ip + 8..self.ip + 40 };
         let pseudo_header =
             Sum::of(&headers[addresses]).add_u16(u16::from(protocol.0)).add_u32(transport_len as u32);
         let transport = &mut headers[self.transport..];
-        transport[offset..offset + 2].copy_from_slice(&[0, 0]);
-        let sum = pseudo_header.add(transport).add(payload[0]).add(payload[1]);
-        let checksum = if self.is_tcp { sum.finish() } else { udp::transmitted(sum.finish()) };
+        let checksum = match payload {
+            None => pseudo_header.fold(),
+            Some(payload) => {
+                transport[offset..offset + 2].copy_from_slice(&[0, 0]);
+                let sum = pseudo_header.add(transport).add(payload[0]).add(payload[1]);
+                if self.is_tcp { sum.finish() } else { udp::transmitted(sum.finish()) }
+            }
+        };
         transport[offset..offset + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 }

@@ -75,6 +75,17 @@ pub fn capabilities(last: u8) -> Capabilities {
     }
 }
 
+/// A world in which an application is connected to port 80 of the peer, which has accepted.
+pub fn connected() -> (World, App, Stream, SocketId) {
+    let mut world = World::new();
+    let listener = world.peer_listens(80);
+    let app = world.app();
+    let stream = app.connect(80);
+    world.settle();
+    let peer = world.peer.tcp_accept(listener).unwrap();
+    (world, app, stream, peer)
+}
+
 impl World {
     pub fn new() -> Self {
         Self::with_limits(small_limits())

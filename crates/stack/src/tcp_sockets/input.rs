@@ -2,8 +2,9 @@
 
 use base::Instant;
 use core::net::SocketAddr;
-use wire::checksum;
+use wire::checksum::{self, Sum};
 use wire::frame::ChecksumIn;
+use wire::ip::Protocol;
 use wire::tcp::{Flags, Header};
 
 use super::Glance;
@@ -12,6 +13,9 @@ use crate::flow::{FourTuple, Target};
 use crate::ingress::Packet;
 use crate::socket::Stage;
 use crate::stack::Stack;
+
+/// From so much payload on, copying and summing in one pass is worth its while.
+const LARGE: usize = 256;
 
 impl<B: BufferFamily> Stack<B> {
     /// Takes a TCP segment in.
@@ -22,14 +26,14 @@ impl<B: BufferFamily> Stack<B> {
             self.stats.drop_tcp_broadcast += 1;
             return;
         }
-        let good = packet.checksum != ChecksumIn::Unknown
-            || checksum::verify_tcp(packet.source(), packet.destination(), packet.payload);
-        if !good {
-            self.stats.drop_tcp_checksum += 1;
-            return;
-        }
+        let verify = || {
+            packet.checksum != ChecksumIn::Unknown
+                || checksum::verify_tcp(packet.source(), packet.destination(), packet.payload)
+        };
         let Ok((header, payload)) = Header::parse(packet.payload) else {
-            self.stats.drop_tcp_malformed += 1;
+            let reason =
+                if verify() { &mut self.stats.drop_tcp_malformed } else { &mut self.stats.drop_tcp_checksum };
+            *reason += 1;
             return;
         };
         let tuple = FourTuple {
@@ -47,10 +51,52 @@ impl<B: BufferFamily> Stack<B> {
             segment_count: pieces as u16,
             ecn: tcp::Ecn::from_bits(packet.tos()),
         };
-        match self.find_tcp(&tuple) {
+        let target = self.find_tcp(&tuple);
+        if let Some(Target::Socket(index)) = target
+            && packet.checksum == ChecksumIn::Unknown
+            && payload.len() >= LARGE
+            && self.give_unverified(now, index, packet, &segment)
+        {
+            return;
+        }
+        if !verify() {
+            self.stats.drop_tcp_checksum += 1;
+            return;
+        }
+        match target {
             Some(Target::Socket(index)) => self.give_segment(now, index, &tuple, &segment),
             Some(Target::TimeWait(index)) => self.give_time_wait(now, index, &tuple, &segment),
             None => self.handle_unclaimed(now, &tuple, &segment, None),
+        }
+    }
+
+    /// Gives a connection a segment that is verified while its payload is placed. `false`: it does not take it so.
+    fn give_unverified(
+        &mut self,
+        now: Instant,
+        index: u32,
+        packet: &Packet<'_>,
+        segment: &tcp::SegmentIn<'_>,
+    ) -> bool {
+        let Some(tcp) = self.sockets.get_index_mut(index).and_then(|socket| socket.tcp_mut()) else {
+            return false;
+        };
+        let length = packet.payload.len();
+        let (header, _) = packet.payload.split_at(length - segment.payload.len());
+        let (source, destination) = (packet.header.source, packet.header.destination);
+        let sum = Sum::pseudo_header_v4(source, destination, Protocol::TCP, length as u32).add(header);
+        let before = Glance::at(&tcp.connection);
+        match tcp.connection.handle_unverified(now, segment, sum, &mut tcp.stream) {
+            tcp::Unverified::Taken(verdict) => {
+                self.stats.verdicts.add(verdict);
+                self.settle(now, index, before);
+                true
+            }
+            tcp::Unverified::Damaged => {
+                self.stats.drop_tcp_checksum += 1;
+                true
+            }
+            tcp::Unverified::NotTaken => false,
         }
     }
 

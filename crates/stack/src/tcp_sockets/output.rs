@@ -84,18 +84,19 @@ impl<B: BufferFamily> Stack<B> {
         let Some(tcp) = socket.tcp_mut() else { return Turn::Done };
         let before = Glance::at(&tcp.connection);
         tcp.connection.set_window_share(tcp.stream.share());
-        let limit = tcp::OutputLimit { max_payload: max_payload(&link) };
         let turn = loop {
             if budget.turn_is_over() || !sink.ready(interface) {
                 break Turn::More;
             }
+            let mss = u32::from(tcp.connection.mss());
+            let limit = tcp::OutputLimit { max_payload: max_payload(&link, mss, budget, sink) };
             let Some(segment) = tcp.connection.poll_segment(now, &limit) else { break Turn::Done };
             let payload = tcp.stream.peek(segment.offset, segment.len as usize);
             let mut buffer = [0; MAX_HEADERS];
             let frame = frame_of(&link, &packet, &segment, payload, &mut buffer);
-            budget.spend(frame.frame_len());
             self.stats.tcp_out += 1;
-            give(&mut self.stats, &link, sink, &frame);
+            let frames = give(&mut self.stats, &link, sink, &frame);
+            budget.spend(frames, frame.frame_len());
         };
         if turn == Turn::More && tcp.connection.wants_output(now) {
             self.sync_timer(index);
@@ -120,9 +121,9 @@ impl<B: BufferFamily> Stack<B> {
     }
 }
 
-/// Gives a frame to the sink. For a device that cuts nothing it is cut here: it may be one when options left the segment
-/// less room than its MSS.
-fn give(stats: &mut Stats, link: &Link, sink: &mut impl FrameSink, frame: &TxFrame<'_>) {
+/// Gives a frame to the sink; returns in how many. For a device that cuts nothing it is cut here: it was made for several,
+/// or options left the segment less room than its MSS.
+fn give(stats: &mut Stats, link: &Link, sink: &mut impl FrameSink, frame: &TxFrame<'_>) -> usize {
     let mut one = |frame: &TxFrame<'_>| match sink.transmit(link.interface, frame) {
         Ok(()) => {
             stats.frames_out += 1;
@@ -132,18 +133,30 @@ fn give(stats: &mut Stats, link: &Link, sink: &mut impl FrameSink, frame: &TxFra
     };
     if frame.segmentation == Segmentation::None || link.capabilities.max_segmentation > 0 {
         one(frame);
-        return;
+        return 1;
     }
-    let cut = wire::cut::cut(frame, link.capabilities.medium, |headers, payload| {
-        one(&TxFrame::plain(headers, payload));
-    });
+    let medium = link.capabilities.medium;
+    let cut = if link.capabilities.checksum_tx {
+        wire::cut::cut_unsummed(frame, medium, one)
+    } else {
+        wire::cut::cut(frame, medium, |headers, payload| one(&TxFrame::plain(headers, payload)))
+    };
     debug_assert!(cut.is_ok(), "frames made here can be cut");
+    cut.unwrap_or(0)
 }
 
-/// The most payload that the device takes in one super-segment; zero: it takes none.
-fn max_payload(link: &Link) -> u32 {
+/// The most payload in one segment: what the device takes in a super-segment, or what is cut here into as many frames as
+/// the turn and the sink have room for; zero: one MSS.
+fn max_payload(link: &Link, mss: u32, budget: &Budget, sink: &impl FrameSink) -> u32 {
     let most = link.capabilities.max_segmentation.min(u32::from(u16::MAX));
-    if most > u32::from(link.capabilities.mtu) { most - IP_AND_TCP_HEADERS } else { 0 }
+    if most > 0 {
+        return if most > u32::from(link.capabilities.mtu) { most - IP_AND_TCP_HEADERS } else { 0 };
+    }
+    // One more may come of it when options take room.
+    let room = sink.room(link.interface).saturating_sub(1);
+    let pieces = room.min(budget.frames).min(budget.turn_frames) as u32;
+    let payload = (pieces * mss).min((u32::from(u16::MAX) - IP_AND_TCP_HEADERS) / mss.max(1) * mss);
+    if payload > mss { payload } else { 0 }
 }
 
 /// Writes the headers into `buffer` and puts the frame together.

@@ -89,7 +89,7 @@ impl<B: BufferFamily> Stack<B> {
             if plan.path.interface != interface {
                 return Turn::Reroute;
             }
-            budget.spend(payload_len + MAX_HEADERS);
+            budget.spend(1, payload_len + MAX_HEADERS);
             self.stats.udp_out += 1;
             if interface == InterfaceId::LOOPBACK && self.hand_over(index, &plan) {
                 self.pop_datagram(index);

@@ -13,13 +13,27 @@ mod text;
 use core::ops::ControlFlow;
 
 use base::Instant;
+use wire::checksum::Sum;
 use wire::tcp::Flags;
 
 use crate::connection::Connection;
+use crate::input::predict::Foreseen;
 use crate::segment::{ReceiveBuffer, SegmentIn};
 use crate::state::{Event, State};
 use crate::timer::Stamp;
 use crate::verdict::Verdict;
+
+/// What became of a segment whose checksum was not verified before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unverified {
+    /// It was right, and this is its verdict.
+    Taken(Verdict),
+    /// Its checksum is wrong: nothing has changed.
+    Damaged,
+    /// It is not what was expected: nothing has changed. It is to be verified and given to
+    /// [`handle_segment`](Connection::handle_segment).
+    NotTaken,
+}
 
 impl Connection {
     /// Takes a received segment. Payload that fits is placed into `receive`. The verdict says what became of the segment;
@@ -30,12 +44,7 @@ impl Connection {
         segment: &SegmentIn<'_>,
         receive: &mut impl ReceiveBuffer,
     ) -> Verdict {
-        let count = segment.segment_count.max(1);
-        self.stats.segments_in += u64::from(count);
-        if !segment.payload.is_empty() {
-            self.stats.data_in = self.stats.data_in.wrapping_add(count.into());
-            self.stats.data_at = Stamp::at(now);
-        }
+        self.count_in(now, segment);
         match self.state {
             State::Closed => Verdict::Closed,
             State::SynSent => self.on_segment_in_syn_sent(now, segment, receive),
@@ -50,6 +59,36 @@ impl Connection {
             | State::Closing
             | State::LastAck
             | State::TimeWait => self.on_segment(now, segment, receive),
+        }
+    }
+
+    /// Takes a received segment whose checksum was not verified, if it is nothing but the data that is expected next: its
+    /// payload is placed and summed in one pass. `sum` is that of all that the checksum covers but the payload.
+    pub fn handle_unverified(
+        &mut self,
+        now: Instant,
+        segment: &SegmentIn<'_>,
+        sum: Sum,
+        receive: &mut impl ReceiveBuffer,
+    ) -> Unverified {
+        if self.state != State::Established || self.foresee(segment) != Some(Foreseen::Data) {
+            return Unverified::NotTaken;
+        }
+        let placed = receive.place_verified(self.received_to(), segment.payload, sum);
+        if placed == Ok(false) {
+            return Unverified::Damaged;
+        }
+        self.count_in(now, segment);
+        Unverified::Taken(self.on_predicted_data(now, segment, placed.map(|_| ())))
+    }
+
+    #[inline]
+    fn count_in(&mut self, now: Instant, segment: &SegmentIn<'_>) {
+        let count = segment.segment_count.max(1);
+        self.stats.segments_in += u64::from(count);
+        if !segment.payload.is_empty() {
+            self.stats.data_in = self.stats.data_in.wrapping_add(count.into());
+            self.stats.data_at = Stamp::at(now);
         }
     }
 

@@ -8,9 +8,18 @@ use wire::tcp::Flags;
 
 use crate::connection::Connection;
 use crate::recovery::Phase;
-use crate::segment::{Position, ReceiveBuffer, SegmentIn};
+use crate::segment::{NoMemory, Position, ReceiveBuffer, SegmentIn};
 use crate::timer::Timer;
 use crate::verdict::Verdict;
+
+/// What a segment is that was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreseen {
+    /// It acknowledges up to here, and does nothing else.
+    Ack(Position),
+    /// The next data, and nothing else.
+    Data,
+}
 
 impl Connection {
     /// Processes the segment if it is as expected in ESTABLISHED; else `None`, and nothing has changed.
@@ -21,6 +30,21 @@ impl Connection {
         segment: &SegmentIn<'_>,
         receive: &mut impl ReceiveBuffer,
     ) -> Option<Verdict> {
+        match self.foresee(segment)? {
+            Foreseen::Ack(ack) => {
+                self.on_predicted_ack(now, segment, ack);
+                Some(Verdict::Predicted)
+            }
+            Foreseen::Data => {
+                let placed = receive.place(Self::offset_of(self.recv.nxt), segment.payload);
+                Some(self.on_predicted_data(now, segment, placed))
+            }
+        }
+    }
+
+    /// Whether the segment is as expected in ESTABLISHED, and what it is then.
+    #[inline]
+    pub(crate) fn foresee(&self, segment: &SegmentIn<'_>) -> Option<Foreseen> {
         let header = &segment.header;
         if header.flags.difference(Flags::PSH) != self.ecn.quiet_flags()
             || header.seq != self.recv.seq(self.recv.nxt)
@@ -49,14 +73,13 @@ impl Connection {
             if advanced == 0 || u64::from(advanced) > self.send.outstanding() {
                 return None;
             }
-            self.on_predicted_ack(now, segment, self.send.una + u64::from(advanced));
-            return Some(Verdict::Predicted);
+            return Some(Foreseen::Ack(self.send.una + u64::from(advanced)));
         }
         let fits = segment.payload.len() as u64 <= self.recv.window();
         if advanced != 0 || !fits || self.orphaned || self.recv.fin != Position::MAX {
             return None;
         }
-        self.on_predicted_data(now, segment, receive)
+        Some(Foreseen::Data)
     }
 
     fn on_predicted_ack(&mut self, now: Instant, segment: &SegmentIn<'_>, ack: Position) {
@@ -66,15 +89,16 @@ impl Connection {
         self.on_new_ack(now, segment, ack);
     }
 
-    fn on_predicted_data(
+    /// `placed`: whether there was memory for the payload.
+    pub(crate) fn on_predicted_data(
         &mut self,
         now: Instant,
         segment: &SegmentIn<'_>,
-        receive: &mut impl ReceiveBuffer,
-    ) -> Option<Verdict> {
-        if receive.place(Self::offset_of(self.recv.nxt), segment.payload).is_err() {
+        placed: Result<(), NoMemory>,
+    ) -> Verdict {
+        if placed.is_err() {
             self.pending.ack = true;
-            return Some(Verdict::NoMemory);
+            return Verdict::NoMemory;
         }
         let start = self.recv.nxt as i64;
         self.update_ts_recent(now, segment, start);
@@ -86,6 +110,6 @@ impl Connection {
         self.recv.nxt += segment.payload.len() as u64;
         self.ecn.note_unmarked();
         self.on_data_in_order(now, segment.segment_count, segment.payload.len());
-        Some(Verdict::Predicted)
+        Verdict::Predicted
     }
 }

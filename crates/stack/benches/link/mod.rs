@@ -1,0 +1,471 @@
+//! What the benchmarks share: a link in memory, buffers of a fixed size, and two hosts with one connection.
+#![allow(dead_code, reason = "each benchmark uses a part")]
+
+use base::{Duration, Instant, IpCidr, SeededRng};
+use outboard_stack as stack;
+use stack::{
+    BufferFamily, ConflictDetection, FrameSink, HeapDatagrams, InterfaceConfig, InterfaceId, SinkFull,
+    SocketId, SocketOptions, Stack, StackConfig,
+};
+use tcp::{NoMemory, ReceiveBuffer, SendBuffer};
+use wire::checksum::Sum;
+use wire::ethernet::EthernetAddress;
+use wire::frame::{Capabilities, ChecksumOut, Medium, RxFrame, TxFrame};
+
+/// The most that the application writes in a turn.
+pub(crate) const CHUNK: usize = 64 << 10;
+/// The stream repeats itself after so many bytes.
+const PERIOD: usize = 16 << 10;
+const PORT: u16 = 80;
+
+/// The stream's bytes: byte `n` is `bytes[n % PERIOD]`; the period stands there twice, so that any part is one slice.
+pub(crate) struct Pattern(Vec<u8>);
+
+impl Pattern {
+    pub(crate) fn new() -> Self {
+        let byte = |at: usize| ((at % PERIOD).wrapping_mul(0x9E37_79B1) >> 13) as u8;
+        Self((0..2 * PERIOD).map(byte).collect())
+    }
+
+    /// Writes the stream's bytes from offset `at` on.
+    pub(crate) fn write(&self, at: u64, into: &mut [u8]) {
+        let start = at as usize % PERIOD;
+        for part in into.chunks_mut(PERIOD) {
+            part.copy_from_slice(&self.0[start..start + part.len()]);
+        }
+    }
+
+    /// What the receiving application's sum of the stream's first `len` bytes is.
+    pub(crate) fn sum_to(&self, len: u64) -> u16 {
+        let period = Sum::of(&self.0[..PERIOD]);
+        let whole = (0..len / PERIOD as u64).fold(Sum::ZERO, |sum, _| sum.join(period));
+        whole.add(&self.0[..len as usize % PERIOD]).fold()
+    }
+}
+
+/// One direction of the link: frames in order, in memory that is allocated once.
+pub(crate) struct Link {
+    slots: Vec<Box<[u8]>>,
+    lengths: Vec<usize>,
+    head: usize,
+    len: usize,
+}
+
+impl Link {
+    /// Room for `frames` frames of `mtu` bytes.
+    pub(crate) fn new(frames: usize, mtu: usize) -> Self {
+        let slots = (0..frames).map(|_| vec![0; mtu].into()).collect();
+        Self { slots, lengths: vec![0; frames], head: 0, len: 0 }
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.len < self.slots.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The next frame's room; it is sent by this.
+    pub(crate) fn push(&mut self, length: usize) -> &mut [u8] {
+        assert!(self.has_room());
+        let at = (self.head + self.len) % self.slots.len();
+        self.len += 1;
+        self.lengths[at] = length;
+        &mut self.slots[at][..length]
+    }
+
+    /// The oldest frame; `pop` takes it off.
+    pub(crate) fn front(&self) -> Option<&[u8]> {
+        (self.len > 0).then(|| &self.slots[self.head][..self.lengths[self.head]])
+    }
+
+    pub(crate) fn pop(&mut self) {
+        self.head = (self.head + 1) % self.slots.len();
+        self.len -= 1;
+    }
+
+    /// The frame goes on the link; its checksum is summed while it is copied.
+    fn copy(&mut self, frame: &TxFrame<'_>) {
+        let to = self.push(frame.frame_len());
+        let headers = frame.headers.len();
+        let (first, second) = (frame.payload[0].len(), frame.payload[1].len());
+        to[..headers].copy_from_slice(frame.headers);
+        let payload = &mut to[headers..];
+        match frame.checksum {
+            ChecksumOut::Complete => {
+                payload[..first].copy_from_slice(frame.payload[0]);
+                payload[first..first + second].copy_from_slice(frame.payload[1]);
+            }
+            ChecksumOut::Partial { start, offset } => {
+                let sum = Sum::of(&frame.headers[usize::from(start)..])
+                    .copy_and_add(&mut payload[..first], frame.payload[0])
+                    .copy_and_add(&mut payload[first..], frame.payload[1]);
+                let field = usize::from(start + offset);
+                to[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
+            }
+        }
+    }
+}
+
+impl FrameSink for Link {
+    fn ready(&self, _: InterfaceId) -> bool {
+        self.has_room()
+    }
+
+    fn room(&self, _: InterfaceId) -> usize {
+        self.slots.len() - self.len
+    }
+
+    fn transmit(&mut self, _: InterfaceId, frame: &TxFrame<'_>) -> Result<(), SinkFull> {
+        self.copy(frame);
+        Ok(())
+    }
+}
+
+/// Buffers of a fixed size, as the shared rings of a front-end processor are.
+pub(crate) struct FixedBuffers;
+
+/// Both directions of a connection.
+pub(crate) struct FixedStream {
+    pub(crate) send: Ring,
+    pub(crate) receive: Ring,
+}
+
+/// A ring: byte `n` of the stream stands at `n` modulo its size, a power of two.
+pub(crate) struct Ring(Box<[u8]>);
+
+impl Ring {
+    fn new(size: usize) -> Self {
+        Self(vec![0; size.next_power_of_two()].into())
+    }
+
+    fn put(&mut self, offset: u64, bytes: &[u8]) {
+        let [first, second] = self.room(offset, bytes.len());
+        let (head, tail) = bytes.split_at(first.len());
+        first.copy_from_slice(head);
+        second.copy_from_slice(tail);
+    }
+
+    fn room(&mut self, offset: u64, len: usize) -> [&mut [u8]; 2] {
+        let at = offset as usize & (self.0.len() - 1);
+        let first = len.min(self.0.len() - at);
+        let (before, from) = self.0.split_at_mut(at);
+        [&mut from[..first], &mut before[..len - first]]
+    }
+
+    fn slices(&self, offset: u64, len: usize) -> [&[u8]; 2] {
+        let at = offset as usize & (self.0.len() - 1);
+        let first = len.min(self.0.len() - at);
+        [&self.0[at..at + first], &self.0[..len - first]]
+    }
+}
+
+impl FixedStream {
+    pub(crate) fn new(size: usize) -> Self {
+        Self { send: Ring::new(size), receive: Ring::new(size) }
+    }
+}
+
+impl SendBuffer for FixedStream {
+    fn peek(&self, offset: u64, len: usize) -> [&[u8]; 2] {
+        self.send.slices(offset, len)
+    }
+}
+
+impl ReceiveBuffer for FixedStream {
+    fn place(&mut self, offset: u64, bytes: &[u8]) -> Result<(), NoMemory> {
+        self.receive.put(offset, bytes);
+        Ok(())
+    }
+
+    fn place_verified(&mut self, offset: u64, bytes: &[u8], sum: Sum) -> Result<bool, NoMemory> {
+        let [first, second] = self.receive.room(offset, bytes.len());
+        let (head, tail) = bytes.split_at(first.len());
+        let good = sum.copy_and_add(first, head).copy_and_add(second, tail).finish() == 0;
+        if !good {
+            first.fill(0);
+            second.fill(0);
+        }
+        Ok(good)
+    }
+}
+
+impl BufferFamily for FixedBuffers {
+    type Stream = FixedStream;
+    type Datagrams = HeapDatagrams;
+    /// The size of the buffers of accepted connections.
+    type Owner = usize;
+
+    fn stream(size: &usize) -> FixedStream {
+        FixedStream::new(*size)
+    }
+}
+
+/// Two hosts, a link each way, and as many connections as wanted.
+pub(crate) struct Pair {
+    pub(crate) now: Instant,
+    pub(crate) client: Stack<FixedBuffers>,
+    pub(crate) server: Stack<FixedBuffers>,
+    pub(crate) forward: Link,
+    pub(crate) back: Link,
+    pub(crate) interface: InterfaceId,
+    pub(crate) listener: SocketId,
+    pub(crate) window: usize,
+    /// The size of the rings.
+    pub(crate) ring: usize,
+}
+
+/// One stream from the client to the server.
+pub(crate) struct Transfer {
+    pub(crate) pair: Pair,
+    pub(crate) pattern: Pattern,
+    pub(crate) from: SocketId,
+    pub(crate) to: SocketId,
+    pub(crate) queued: u64,
+    pub(crate) read: u64,
+    /// The sum of the bytes that were read.
+    pub(crate) read_sum: Sum,
+    /// The most that the application writes in a turn.
+    pub(crate) chunk: usize,
+}
+
+fn host(number: u8, mtu: u16, window: usize) -> (Stack<FixedBuffers>, InterfaceId) {
+    let mut config = StackConfig {
+        conflict_detection: ConflictDetection::Off,
+        ephemeral_ports: (1024, 65_535),
+        max_backlog: 4096,
+        ..StackConfig::default()
+    };
+    config.tcp.initial_window = window as u32;
+    config.tcp.window_limit = window as u32;
+    let mut host = Stack::new(config, SeededRng::new(number.into()), [number; 16]);
+    let capabilities = Capabilities {
+        medium: Medium::Ip,
+        mtu,
+        // The link sums while it copies.
+        checksum_tx: true,
+        checksum_rx: false,
+        max_segmentation: 0,
+        hardware_address: EthernetAddress::default(),
+    };
+    let address: IpCidr = format!("10.0.0.{number}/24").parse().expect("an address");
+    let interface = InterfaceConfig { name: "link".into(), capabilities, addresses: vec![address] };
+    let interface = host.add_interface(Instant::ZERO, interface);
+    (host, interface)
+}
+
+impl Pair {
+    /// A link that holds `frames` frames of `mtu` bytes each way, and rings of `ring` bytes behind a window that may be
+    /// larger, for those who never fill it.
+    pub(crate) fn new(mtu: u16, frames: usize, window: usize, ring: usize) -> Self {
+        let (client, interface) = host(1, mtu, window);
+        let (mut server, _) = host(2, mtu, window);
+        let listener = Self::listen(&mut server, PORT, ring);
+        let (forward, back) = (Link::new(frames, mtu.into()), Link::new(frames, mtu.into()));
+        let now = Instant::from_millis(1000);
+        Self { now, client, server, forward, back, interface, listener, window, ring }
+    }
+
+    pub(crate) fn listen(server: &mut Stack<FixedBuffers>, port: u16, ring: usize) -> SocketId {
+        let at = format!("10.0.0.2:{port}").parse().expect("an address");
+        server.tcp_listen(at, 4096, ring, &SocketOptions::default()).expect("a listener")
+    }
+
+    pub(crate) fn connect_to(&mut self, port: u16) -> SocketId {
+        let to = format!("10.0.0.2:{port}").parse().expect("an address");
+        let stream = FixedStream::new(self.ring);
+        self.client.tcp_connect(self.now, None, to, stream, &SocketOptions::default()).expect("a connection")
+    }
+
+    /// The client's output, and the server's input.
+    pub(crate) fn carry_forward(&mut self) {
+        client_output(self.now, &mut self.client, &mut self.forward);
+        server_input(self.now, &mut self.server, self.interface, &mut self.forward);
+    }
+
+    /// The server's output, and the client's input.
+    pub(crate) fn carry_back(&mut self) {
+        server_output(self.now, &mut self.server, &mut self.back);
+        client_input(self.now, &mut self.client, self.interface, &mut self.back);
+    }
+
+    /// Both ways, for what is not to be counted: through none of the functions below.
+    pub(crate) fn carry_uncounted(&mut self) {
+        let Self { now, client, server, forward, back, interface, .. } = self;
+        carry(*now, client, server, *interface, forward);
+        carry(*now, server, client, *interface, back);
+    }
+
+    /// A connection that is established at both ends.
+    pub(crate) fn connect(&mut self) -> (SocketId, SocketId) {
+        let from = self.connect_to(PORT);
+        for _ in 0..10 {
+            self.now += Duration::from_micros(10);
+            self.carry_forward();
+            self.carry_back();
+            if let Some(to) = self.server.tcp_accept(self.listener) {
+                return (from, to);
+            }
+        }
+        unreachable!("nothing is lost on this link");
+    }
+}
+
+fn carry(
+    now: Instant,
+    from: &mut Stack<FixedBuffers>,
+    to: &mut Stack<FixedBuffers>,
+    interface: InterfaceId,
+    link: &mut Link,
+) {
+    while from.deadline().is_some_and(|at| at <= now) {
+        from.handle_deadlines(now);
+    }
+    from.poll_transmit(now, link);
+    while let Some(bytes) = link.front() {
+        to.handle_frame(now, interface, &RxFrame::plain(bytes));
+        link.pop();
+    }
+}
+
+// Functions that are never inlined, nor made one of because they are the same, so that an instruction counter can tell the
+// two ends apart.
+
+#[inline(never)]
+pub(crate) fn client_output(now: Instant, client: &mut Stack<FixedBuffers>, link: &mut Link) {
+    std::hint::black_box(1);
+    client.poll_transmit(now, link);
+}
+
+#[inline(never)]
+pub(crate) fn server_output(now: Instant, server: &mut Stack<FixedBuffers>, link: &mut Link) {
+    std::hint::black_box(2);
+    server.poll_transmit(now, link);
+}
+
+#[inline(never)]
+pub(crate) fn client_input(
+    now: Instant,
+    client: &mut Stack<FixedBuffers>,
+    interface: InterfaceId,
+    link: &mut Link,
+) {
+    std::hint::black_box(3);
+    while let Some(bytes) = link.front() {
+        client.handle_frame(now, interface, &RxFrame::plain(bytes));
+        link.pop();
+    }
+}
+
+#[inline(never)]
+pub(crate) fn server_input(
+    now: Instant,
+    server: &mut Stack<FixedBuffers>,
+    interface: InterfaceId,
+    link: &mut Link,
+) {
+    std::hint::black_box(4);
+    while let Some(bytes) = link.front() {
+        server.handle_frame(now, interface, &RxFrame::plain(bytes));
+        link.pop();
+    }
+}
+
+#[inline(never)]
+pub(crate) fn client_changes(client: &mut Stack<FixedBuffers>) {
+    std::hint::black_box(5);
+    while client.poll_changed().is_some() {}
+}
+
+#[inline(never)]
+pub(crate) fn server_changes(server: &mut Stack<FixedBuffers>) {
+    std::hint::black_box(6);
+    while server.poll_changed().is_some() {}
+}
+
+#[inline(never)]
+pub(crate) fn client_queued(client: &mut Stack<FixedBuffers>, id: SocketId, queued: u64) {
+    client.tcp_send(id, queued);
+}
+
+#[inline(never)]
+pub(crate) fn server_consumed(now: Instant, server: &mut Stack<FixedBuffers>, id: SocketId, read: u64) {
+    server.tcp_consumed(now, id, read);
+}
+
+#[inline(never)]
+pub(crate) fn client_deadlines(now: Instant, client: &mut Stack<FixedBuffers>) {
+    std::hint::black_box(7);
+    while client.deadline().is_some_and(|at| at <= now) {
+        client.handle_deadlines(now);
+    }
+}
+
+#[inline(never)]
+pub(crate) fn server_deadlines(now: Instant, server: &mut Stack<FixedBuffers>) {
+    while server.deadline().is_some_and(|at| at <= now) {
+        server.handle_deadlines(now);
+    }
+}
+
+/// What the sending application does: queues what there is room for.
+#[inline(never)]
+pub(crate) fn client_application(transfer: &mut Transfer) {
+    let Transfer { pair, pattern, from, queued, chunk, .. } = transfer;
+    client_changes(&mut pair.client);
+    let Some((connection, stream)) = pair.client.tcp_and_stream(*from) else { return };
+    let room = pair.window - (*queued - connection.acked_to()) as usize;
+    let len = room.min(*chunk);
+    if len > 0 {
+        let [first, second] = stream.send.room(*queued, len);
+        pattern.write(*queued, first);
+        pattern.write(*queued + first.len() as u64, second);
+        *queued += len as u64;
+        client_queued(&mut pair.client, *from, *queued);
+    }
+}
+
+/// What the receiving application does: reads every byte, in place.
+#[inline(never)]
+pub(crate) fn server_application(transfer: &mut Transfer) {
+    let Transfer { pair, to, read, read_sum, .. } = transfer;
+    server_changes(&mut pair.server);
+    let Some((connection, stream)) = pair.server.tcp_and_stream(*to) else { return };
+    let received = connection.received_to();
+    if received > *read {
+        for part in stream.receive.slices(*read, (received - *read) as usize) {
+            *read_sum = read_sum.add(part);
+            *read += part.len() as u64;
+        }
+        server_consumed(pair.now, &mut pair.server, *to, *read);
+    }
+}
+
+impl Transfer {
+    pub(crate) fn new(mtu: u16, frames: usize, buffer: usize) -> Self {
+        let mut pair = Pair::new(mtu, frames, buffer, buffer);
+        let (from, to) = pair.connect();
+        Self {
+            pair,
+            pattern: Pattern::new(),
+            from,
+            to,
+            queued: 0,
+            read: 0,
+            read_sum: Sum::ZERO,
+            chunk: CHUNK,
+        }
+    }
+
+    /// Everything once: the application writes, data goes, the other reads, acknowledgements come.
+    pub(crate) fn turn(&mut self, now: Instant) {
+        self.pair.now = now;
+        client_application(self);
+        self.pair.carry_forward();
+        server_application(self);
+        self.pair.carry_back();
+        client_deadlines(now, &mut self.pair.client);
+        server_deadlines(now, &mut self.pair.server);
+    }
+}
