@@ -73,6 +73,13 @@ pub enum Command {
         /// The stream offset.
         queued_to: u64,
     },
+    /// As SEND, and the application says that more follows at once (`MSG_MORE`).
+    SendMore {
+        /// The socket.
+        socket: u32,
+        /// The stream offset.
+        queued_to: u64,
+    },
     /// The read cursor passed the offset at which the FEP wanted to hear of it.
     Consumed {
         /// The socket.
@@ -136,6 +143,7 @@ mod op {
     pub(super) const ABORT: u8 = 11;
     pub(super) const SET_OPTION: u8 = 12;
     pub(super) const INFO: u8 = 13;
+    pub(super) const SEND_MORE: u8 = 20;
 }
 
 type Words = [u64; COMMAND_WORDS];
@@ -151,6 +159,7 @@ impl Command {
             | Self::Connect { socket, .. }
             | Self::AttachSend { socket, .. }
             | Self::Send { socket, .. }
+            | Self::SendMore { socket, .. }
             | Self::Consumed { socket }
             | Self::Shutdown { socket, .. }
             | Self::Close { socket }
@@ -172,6 +181,7 @@ impl Command {
             Self::Connect { socket, sequence, remote } => with_address(op::CONNECT, socket, sequence, remote),
             Self::AttachSend { socket, location } => plain(op::ATTACH_SEND, socket, 0, location.0),
             Self::Send { socket, queued_to } => plain(op::SEND, socket, 0, queued_to),
+            Self::SendMore { socket, queued_to } => plain(op::SEND_MORE, socket, 0, queued_to),
             Self::Consumed { socket } => plain(op::CONSUMED, socket, 0, 0),
             Self::Shutdown { socket, sequence, how } => {
                 let how = match how {
@@ -217,6 +227,7 @@ impl Command {
             op::CONNECT => Self::Connect { socket, sequence, remote: decode_address(words)? },
             op::ATTACH_SEND => Self::AttachSend { socket, location: RingLocation(argument) },
             op::SEND => Self::Send { socket, queued_to: argument },
+            op::SEND_MORE => Self::SendMore { socket, queued_to: argument },
             op::CONSUMED => Self::Consumed { socket },
             op::SHUTDOWN => {
                 let how = match argument {
@@ -273,6 +284,7 @@ mod option {
     pub(super) const USER_TIMEOUT: u16 = 11;
     pub(super) const LINGER2: u16 = 12;
     pub(super) const CONGESTION: u16 = 13;
+    pub(super) const MAX_SEGMENT: u16 = 30;
 }
 
 fn encode_option(option: SocketOption) -> (u16, u64) {
@@ -290,6 +302,7 @@ fn encode_option(option: SocketOption) -> (u16, u64) {
         SocketOption::UserTimeout(time) => (option::USER_TIMEOUT, encode_time(time)),
         SocketOption::Linger2(time) => (option::LINGER2, encode_time(time)),
         SocketOption::Congestion(algorithm) => (option::CONGESTION, algorithm.code().into()),
+        SocketOption::MaxSegment(size) => (option::MAX_SEGMENT, size.map_or(0, u64::from)),
     }
 }
 
@@ -318,6 +331,10 @@ fn decode_option(code: u16, value: u64) -> Result<Option<SocketOption>, Offence>
         option::LINGER2 => SocketOption::Linger2(decode_time(value)?),
         option::CONGESTION => {
             SocketOption::Congestion(CongestionAlgorithm::from_code(octet()?).ok_or(Offence::BadArgument)?)
+        }
+        option::MAX_SEGMENT => {
+            let size = u16::try_from(value).map_err(|_| Offence::BadArgument)?;
+            SocketOption::MaxSegment((size > 0).then_some(size))
         }
         _ => return Ok(None),
     }))

@@ -290,6 +290,7 @@ impl<B: BufferFamily> Stack<B> {
             | SocketOption::Keepalive(_)
             | SocketOption::ReceiveLimit(_)
             | SocketOption::UserTimeout(_)
+            | SocketOption::MaxSegment(_)
             | SocketOption::Linger2(_) => return self.set_tcp_option(now, id, option),
         }
         Ok(())

@@ -24,6 +24,7 @@ fn commands() -> Vec<Command> {
         Command::Connect { socket, sequence, remote: None },
         Command::AttachSend { socket, location: RingLocation(77) },
         Command::Send { socket, queued_to: u64::MAX },
+        Command::SendMore { socket, queued_to: 1 },
         Command::Consumed { socket },
         Command::Close { socket },
         Command::Abort { socket },
@@ -49,6 +50,8 @@ fn commands() -> Vec<Command> {
         SocketOption::UserTimeout(Some(Duration::from_millis(1500))),
         SocketOption::Linger2(Some(Duration::from_secs(60))),
         SocketOption::Congestion(CongestionAlgorithm::Bbr),
+        SocketOption::MaxSegment(None),
+        SocketOption::MaxSegment(Some(1100)),
     ] {
         all.push(Command::SetOption { socket, sequence, option });
     }

@@ -58,7 +58,8 @@ impl Core {
                 self.answer(app, socket, sequence, answer);
             }
             Command::AttachSend { location, .. } => self.on_attach(app, socket, location)?,
-            Command::Send { queued_to, .. } => self.on_send(app, socket, queued_to)?,
+            Command::Send { queued_to, .. } => self.on_send(app, socket, queued_to, false)?,
+            Command::SendMore { queued_to, .. } => self.on_send(app, socket, queued_to, true)?,
             Command::Consumed { .. } => self.on_consumed(now, app, socket)?,
             Command::Shutdown { sequence, how, .. } => {
                 let answer = self.on_shutdown(now, app, socket, how)?;
@@ -293,7 +294,7 @@ impl Core {
         }
     }
 
-    fn on_send(&mut self, app: u32, socket: u32, queued_to: u64) -> Result<(), Offence> {
+    fn on_send(&mut self, app: u32, socket: u32, queued_to: u64, more: bool) -> Result<(), Offence> {
         if matches!(self.apps[app].entry(socket), Entry::FreshUdp(_)) {
             return Ok(());
         }
@@ -302,7 +303,11 @@ impl Core {
             LiveKind::Connection => {
                 if let Some(rings) = self.stack.stream(live.id) {
                     rings.queue(queued_to)?;
-                    self.stack.tcp_send(live.id, queued_to);
+                    if more {
+                        self.stack.tcp_send_more(live.id, queued_to);
+                    } else {
+                        self.stack.tcp_send(live.id, queued_to);
+                    }
                 }
                 Ok(())
             }

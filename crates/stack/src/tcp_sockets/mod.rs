@@ -86,6 +86,11 @@ impl<B: BufferFamily> Stack<B> {
         self.tell_tcp(id, |connection| connection.handle_send(queued_to));
     }
 
+    /// As [`tcp_send`](Self::tcp_send), and more follows at once (`MSG_MORE`).
+    pub fn tcp_send_more(&mut self, id: SocketId, queued_to: u64) {
+        self.tell_tcp(id, |connection| connection.handle_send_more(queued_to));
+    }
+
     /// The receive stream has been read up to the offset `consumed_to`.
     pub fn tcp_consumed(&mut self, now: Instant, id: SocketId, consumed_to: u64) {
         if let Some((connection, share)) = self.tcp_and_share(id) {
@@ -362,7 +367,9 @@ fn apply_option(now: Instant, connection: &mut tcp::Connection, option: SocketOp
         SocketOption::ReceiveLimit(limit) => connection.set_receive_limit(limit.max(MIN_RECEIVE_BUFFER)),
         SocketOption::UserTimeout(timeout) => connection.set_user_timeout(timeout),
         SocketOption::Linger2(Some(time)) => connection.set_linger2(time),
-        SocketOption::Linger2(None)
+        // What was announced stands (tcp(7)).
+        SocketOption::MaxSegment(_)
+        | SocketOption::Linger2(None)
         | SocketOption::ReuseAddress(_)
         | SocketOption::ReusePort(_)
         | SocketOption::Broadcast(_)
