@@ -89,6 +89,13 @@ pub enum Command {
         /// The number of the file.
         file: u16,
     },
+    /// As SEND, and the application says that more follows at once (`MSG_MORE`).
+    SendMore {
+        /// The socket.
+        socket: u32,
+        /// The stream offset.
+        queued_to: u64,
+    },
     /// The read cursor passed the offset at which the FEP wanted to hear of it.
     Consumed {
         /// The socket.
@@ -154,6 +161,7 @@ mod op {
     pub(super) const INFO: u8 = 13;
     pub(super) const FILL: u8 = 14;
     pub(super) const RETURN_FILE: u8 = 15;
+    pub(super) const SEND_MORE: u8 = 20;
 }
 
 type Words = [u64; COMMAND_WORDS];
@@ -171,6 +179,7 @@ impl Command {
             | Self::AttachSend { socket, .. }
             | Self::Send { socket, .. }
             | Self::Fill { socket, .. }
+            | Self::SendMore { socket, .. }
             | Self::Consumed { socket }
             | Self::Shutdown { socket, .. }
             | Self::Close { socket }
@@ -197,6 +206,7 @@ impl Command {
                 [head | u64::from(file) << 16, argument, offset, tail]
             }
             Self::ReturnFile { file } => plain(op::RETURN_FILE, 0, 0, u64::from(file)),
+            Self::SendMore { socket, queued_to } => plain(op::SEND_MORE, socket, 0, queued_to),
             Self::Consumed { socket } => plain(op::CONSUMED, socket, 0, 0),
             Self::Shutdown { socket, sequence, how } => {
                 let how = match how {
@@ -247,6 +257,7 @@ impl Command {
                 let file = u16::try_from(argument).map_err(|_| Offence::BadArgument)?;
                 Self::ReturnFile { file }
             }
+            op::SEND_MORE => Self::SendMore { socket, queued_to: argument },
             op::CONSUMED => Self::Consumed { socket },
             op::SHUTDOWN => {
                 let how = match argument {
@@ -306,6 +317,7 @@ mod option {
     pub(super) const FAST_OPEN: u16 = 20;
     pub(super) const FAST_OPEN_CONNECT: u16 = 21;
     pub(super) const DEFER_ACCEPT: u16 = 22;
+    pub(super) const MAX_SEGMENT: u16 = 30;
 }
 
 fn encode_option(option: SocketOption) -> (u16, u64) {
@@ -326,6 +338,7 @@ fn encode_option(option: SocketOption) -> (u16, u64) {
         SocketOption::FastOpen(limit) => (option::FAST_OPEN, limit.into()),
         SocketOption::FastOpenConnect(on) => (option::FAST_OPEN_CONNECT, on.into()),
         SocketOption::DeferAccept(time) => (option::DEFER_ACCEPT, encode_time(time)),
+        SocketOption::MaxSegment(size) => (option::MAX_SEGMENT, size.map_or(0, u64::from)),
     }
 }
 
@@ -358,6 +371,10 @@ fn decode_option(code: u16, value: u64) -> Result<Option<SocketOption>, Offence>
         option::FAST_OPEN => SocketOption::FastOpen(u32::try_from(value).map_err(|_| Offence::BadArgument)?),
         option::FAST_OPEN_CONNECT => SocketOption::FastOpenConnect(on()?),
         option::DEFER_ACCEPT => SocketOption::DeferAccept(decode_time(value)?),
+        option::MAX_SEGMENT => {
+            let size = u16::try_from(value).map_err(|_| Offence::BadArgument)?;
+            SocketOption::MaxSegment((size > 0).then_some(size))
+        }
         _ => return Ok(None),
     }))
 }

@@ -84,6 +84,8 @@ pub(crate) struct InetSocket {
     nonblocking: AtomicBool,
     receive_timeout_ns: AtomicU64,
     send_timeout_ns: AtomicU64,
+    /// `TCP_INQ`: every `recvmsg` tells what is left to read.
+    tells_left: AtomicBool,
     change: Mutex<()>,
     /// Options that the kernel's socket cannot be asked for later, as they were set: level, name, value.
     early: Mutex<Vec<(c_int, c_int, Vec<u8>)>>,
@@ -102,6 +104,7 @@ impl InetSocket {
             nonblocking: AtomicBool::new(nonblocking),
             receive_timeout_ns: AtomicU64::new(0),
             send_timeout_ns: AtomicU64::new(0),
+            tells_left: AtomicBool::new(false),
             change: Mutex::new(()),
             early: Mutex::default(),
             watchers: Arc::default(),
@@ -113,6 +116,16 @@ impl InetSocket {
         let new = Self::new(family, Kind::Stream, nonblocking);
         new.adopt(socket, Phase::Outboard);
         new
+    }
+
+    /// Whether `TCP_INQ` is set.
+    pub(crate) fn tells_left(&self) -> bool {
+        self.tells_left.load(Ordering::Relaxed)
+    }
+
+    /// Sets `TCP_INQ`.
+    pub(crate) fn set_tells_left(&self, on: bool) {
+        self.tells_left.store(on, Ordering::Relaxed);
     }
 
     /// Who carries the traffic.

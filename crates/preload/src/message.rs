@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
 
 use crate::calls::{carried, lists, lists_mut, sender};
+use crate::description::Kind;
 use crate::{errno, fast_open, real, sockaddr as address_of, table, transfer};
 
 /// The most messages of one call, as in the kernel.
 const MAX_MESSAGES: usize = 1024;
 
-/// See recvmsg(2). The stack gives no ancillary data.
+/// See recvmsg(2). The only ancillary data is that of `TCP_INQ`.
 ///
 /// # Safety
 /// As recvmsg(2).
@@ -49,10 +50,40 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Opti
             }
             None => message.msg_namelen = 0,
         }
-        message.msg_controllen = 0;
         message.msg_flags = if received.truncated { libc::MSG_TRUNC } else { 0 };
+        if socket.tells_left() && socket.kind == Kind::Stream {
+            // SAFETY: the caller's room for ancillary data.
+            unsafe { tell_left(message, outboard.left_to_read()) };
+        } else {
+            message.msg_controllen = 0;
+        }
         Ok(received.count)
     }))
+}
+
+/// Writes the control message of `TCP_INQ`, or says that there was no room for it.
+///
+/// # Safety
+/// The message's room for ancillary data must be as large as it says.
+unsafe fn tell_left(message: &mut msghdr, left: usize) {
+    // SAFETY: a constant of the length.
+    let space = unsafe { libc::CMSG_SPACE(size_of::<c_int>() as c_uint) } as usize;
+    // SAFETY: the caller's message.
+    let header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    if header.is_null() || message.msg_controllen < space {
+        message.msg_controllen = 0;
+        message.msg_flags |= libc::MSG_CTRUNC;
+        return;
+    }
+    let left = c_int::try_from(left).unwrap_or(c_int::MAX);
+    // SAFETY: the header and as many bytes as `space` lie in the room; the data may be unaligned.
+    unsafe {
+        (*header).cmsg_level = libc::SOL_TCP;
+        (*header).cmsg_type = libc::TCP_INQ; // TCP_CM_INQ is the same number
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<c_int>() as c_uint) as _;
+        libc::CMSG_DATA(header).cast::<c_int>().write_unaligned(left);
+    }
+    message.msg_controllen = space;
 }
 
 /// A list of too many buffers has another name here than for readv and writev.

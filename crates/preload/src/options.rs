@@ -48,7 +48,7 @@ const CARRIED: [(c_int, c_int); 17] = [
 
 /// Options that are kept as they were set before a socket becomes the stack's: the kernel's socket does not give them back,
 /// or not as they were set.
-const REMEMBERED: [(c_int, c_int); 7] = [
+const REMEMBERED: [(c_int, c_int); 8] = [
     (libc::SOL_SOCKET, libc::SO_RCVBUF),
     (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE),
     (libc::SOL_SOCKET, libc::SO_SNDBUF),
@@ -56,6 +56,7 @@ const REMEMBERED: [(c_int, c_int); 7] = [
     (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
     (libc::SOL_TCP, libc::TCP_CORK),
     (libc::SOL_TCP, libc::TCP_QUICKACK),
+    (libc::SOL_TCP, libc::TCP_MAXSEG),
 ];
 
 /// Room for the longest of the values above.
@@ -156,6 +157,7 @@ fn pass_on(
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => socket.set_receive_timeout(timeout_of(bytes)),
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => socket.set_send_timeout(timeout_of(bytes)),
+        (libc::SOL_TCP, libc::TCP_INQ) => socket.set_tells_left(bytes.iter().any(|&byte| byte != 0)),
         _ => {}
     }
     match (outboard, meaning(level, name, bytes)) {
@@ -193,6 +195,7 @@ fn meaning(level: c_int, name: c_int, bytes: &[u8]) -> Option<SocketOption> {
         (libc::SOL_TCP, libc::TCP_KEEPIDLE) => SocketOption::KeepAliveIdle(seconds),
         (libc::SOL_TCP, libc::TCP_KEEPINTVL) => SocketOption::KeepAliveInterval(seconds),
         (libc::SOL_TCP, libc::TCP_KEEPCNT) => SocketOption::KeepAliveProbes(count),
+        (libc::SOL_TCP, libc::TCP_MAXSEG) => SocketOption::MaxSegment(count),
         (libc::SOL_TCP, libc::TCP_USER_TIMEOUT) => {
             SocketOption::UserTimeout(Duration::from_millis(u64::from(count)))
         }

@@ -166,10 +166,15 @@ fn send_stream(
     flags: c_int,
 ) -> io::Result<usize> {
     let length = total(buffers);
+    let more = flags & libc::MSG_MORE != 0;
     let mut deadline = LazyDeadline::new(|| socket.send_deadline());
     let mut done = 0;
     loop {
-        let attempt = if done == 0 { outboard.send(buffers) } else { send_behind(outboard, buffers, done) };
+        let attempt = match done {
+            0 if more => outboard.send_more(buffers),
+            0 => outboard.send(buffers),
+            _ => send_behind(outboard, buffers, done),
+        };
         match attempt {
             Ok(count) => {
                 done += count;

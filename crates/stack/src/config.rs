@@ -179,6 +179,8 @@ pub enum SocketOption {
     ReceiveLimit(u32),
     /// `TCP_USER_TIMEOUT`; `None` for the default.
     UserTimeout(Option<Duration>),
+    /// `TCP_MAXSEG`; `None` for what the link allows. It counts for connections that are opened from then on.
+    MaxSegment(Option<u16>),
     /// `TCP_LINGER2`.
     Linger2(Option<Duration>),
     /// `TCP_FASTOPEN`.
@@ -205,6 +207,7 @@ impl SocketOptions {
             SocketOption::Keepalive(times) => self.keepalive = times,
             SocketOption::ReceiveLimit(bytes) => self.receive_limit = Some(bytes),
             SocketOption::UserTimeout(time) => self.user_timeout = time,
+            SocketOption::MaxSegment(size) => self.max_segment = size,
             SocketOption::Linger2(time) => self.linger2 = time,
             SocketOption::FastOpen(limit) => self.fast_open = limit,
             SocketOption::FastOpenConnect(on) => self.fast_open_connect = on,

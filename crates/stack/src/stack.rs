@@ -299,6 +299,7 @@ impl<B: BufferFamily> Stack<B> {
             | SocketOption::Keepalive(_)
             | SocketOption::ReceiveLimit(_)
             | SocketOption::UserTimeout(_)
+            | SocketOption::MaxSegment(_)
             | SocketOption::Linger2(_)
             | SocketOption::FastOpen(_)
             | SocketOption::FastOpenConnect(_)

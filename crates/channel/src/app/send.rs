@@ -189,6 +189,12 @@ impl SendRing {
         self.channel.post(&Command::Send { socket: self.socket, queued_to: self.queued })
     }
 
+    /// As [`commit`](Self::commit), and more follows at once.
+    fn commit_more(&mut self, count: usize) -> io::Result<()> {
+        self.queued += count as u64;
+        self.channel.post(&Command::SendMore { socket: self.socket, queued_to: self.queued })
+    }
+
     /// Asks to be woken when half of the largest ring is free.
     pub(super) fn arm_wake(&mut self) {
         let keep = (self.size().max(self.limit()) / 2) as u64;
@@ -255,6 +261,15 @@ impl SendStream {
     /// # Errors
     /// `EAGAIN`: no room at all. `ENETDOWN`: the channel is closed.
     pub fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.write_with(buffers, false)
+    }
+
+    /// As [`write`](Self::write). `more`: the application says that more follows at once, so that less than a segment
+    /// waits for it; what the ring has no room for does not follow at once.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_with(&mut self, buffers: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
         if wanted == 0 {
             return Ok(0);
@@ -269,7 +284,11 @@ impl SendStream {
             ring.write(self.0.queued + taken as u64, &buffer[..count]);
             taken += count;
         }
-        self.0.commit(taken)?;
+        if more && taken == wanted {
+            self.0.commit_more(taken)?
+        } else {
+            self.0.commit(taken)?
+        }
         Ok(taken)
     }
 

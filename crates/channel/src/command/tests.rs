@@ -25,6 +25,7 @@ fn commands() -> Vec<Command> {
         Command::AttachSend { socket, location: RingLocation(77) },
         Command::Send { socket, queued_to: u64::MAX },
         Command::Fill { socket, file: u16::MAX, queued_to: u64::MAX, offset: 1 << 62 },
+        Command::SendMore { socket, queued_to: 1 },
         Command::Consumed { socket },
         Command::Close { socket },
         Command::Abort { socket },
@@ -53,6 +54,8 @@ fn commands() -> Vec<Command> {
         SocketOption::FastOpen(u32::MAX),
         SocketOption::FastOpenConnect(true),
         SocketOption::DeferAccept(Some(Duration::from_secs(5))),
+        SocketOption::MaxSegment(None),
+        SocketOption::MaxSegment(Some(1100)),
     ] {
         all.push(Command::SetOption { socket, sequence, option });
     }

@@ -58,7 +58,8 @@ impl Core {
                 self.answer(app, socket, sequence, answer);
             }
             Command::AttachSend { location, .. } => self.on_attach(app, socket, location)?,
-            Command::Send { queued_to, .. } => self.on_send(app, socket, queued_to)?,
+            Command::Send { queued_to, .. } => self.on_send(app, socket, queued_to, false)?,
+            Command::SendMore { queued_to, .. } => self.on_send(app, socket, queued_to, true)?,
             Command::Fill { file, queued_to, offset, .. } => {
                 self.on_fill(now, app, socket, file, (queued_to, offset))?;
             }
@@ -304,7 +305,7 @@ impl Core {
         }
     }
 
-    fn on_send(&mut self, app: u32, socket: u32, queued_to: u64) -> Result<(), Offence> {
+    fn on_send(&mut self, app: u32, socket: u32, queued_to: u64, more: bool) -> Result<(), Offence> {
         if matches!(self.apps[app].entry(socket), Entry::FreshUdp(_)) {
             return Ok(());
         }
@@ -314,7 +315,11 @@ impl Core {
                 if let Some(rings) = self.stack.stream(live.id) {
                     rings.queue(queued_to)?;
                     let filled_to = rings.filled_to();
-                    self.stack.tcp_send(live.id, filled_to);
+                    if more {
+                        self.stack.tcp_send_more(live.id, filled_to);
+                    } else {
+                        self.stack.tcp_send(live.id, filled_to);
+                    }
                 }
                 Ok(())
             }

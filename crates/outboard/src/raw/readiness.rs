@@ -144,6 +144,12 @@ impl Socket {
         }
     }
 
+    /// What is left to read as `TCP_INQ` counts it: the end of the stream is one byte more.
+    pub fn left_to_read(&self) -> usize {
+        let ended = self.state().contains(State::PEER_CLOSED);
+        self.receivable() + usize::from(ended)
+    }
+
     /// What came in so far, in bytes or connections, what was already taken included. It grows whenever more comes.
     pub fn received_total(&self) -> u64 {
         if self.is_listening() {

@@ -79,6 +79,12 @@ impl Socket {
         self.sender().send(buffers)
     }
 
+    /// As [`send`](Self::send), and more follows at once (`MSG_MORE`): less than a full segment waits for that, for an
+    /// acknowledgement or 200 ms.
+    pub fn send_more(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.sender().send_with(buffers, true)
+    }
+
     /// Takes received bytes; 0 at the end of the stream. `peek` leaves them.
     pub fn recv(&self, buffers: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<usize> {
         self.receiver().recv(buffers, peek)
@@ -214,10 +220,14 @@ impl Sender<'_> {
 
     /// As [`Socket::send`].
     pub fn send(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.send_with(buffers, false)
+    }
+
+    fn send_with(&mut self, buffers: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         self.check_open()?;
         let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         let stream = self.stream()?;
-        let outcome = stream.write(buffers);
+        let outcome = stream.write_with(buffers, more);
         let queued = stream.queued();
         self.note(queued, !matches!(outcome, Ok(count) if count == wanted));
         outcome

@@ -471,7 +471,8 @@ pub(super) fn errno(number: i32) -> io::Error {
 
 /// What the stack must be told of an option, if anything.
 fn for_stack(option: SocketOption, before: &Options, after: &Options) -> Option<stack::SocketOption> {
-    if before == after {
+    // Setting TCP_NODELAY again lets go what waits by now (tcp(7)).
+    if before == after && option != SocketOption::NoDelay(true) {
         return None;
     }
     Some(match option {
@@ -500,6 +501,9 @@ fn for_stack(option: SocketOption, before: &Options, after: &Options) -> Option<
         SocketOption::ReuseAddress(on) => stack::SocketOption::ReuseAddress(on),
         SocketOption::ReusePort(on) => stack::SocketOption::ReusePort(on),
         SocketOption::Broadcast(on) => stack::SocketOption::Broadcast(on),
+        SocketOption::MaxSegment(size) => {
+            stack::SocketOption::MaxSegment(u16::try_from(size).ok().filter(|&size| size > 0))
+        }
         SocketOption::ReceiveBuffer(bytes) => stack::SocketOption::ReceiveLimit(bytes),
         SocketOption::FastOpen(limit) => stack::SocketOption::FastOpen(limit),
         SocketOption::FastOpenConnect(on) => stack::SocketOption::FastOpenConnect(on),

@@ -81,6 +81,8 @@ pub enum SocketOption {
     ReusePort(bool),
     /// Datagrams may go to broadcast addresses.
     Broadcast(bool),
+    /// `TCP_MAXSEG`: the largest segment of connections that are opened from now on; 0: what the link allows.
+    MaxSegment(u32),
     /// The receive buffer's limit in bytes; it grows up to that.
     ReceiveBuffer(u32),
     /// The send buffer's limit in bytes; it grows up to that.
@@ -129,6 +131,8 @@ pub struct Options {
     pub reuse_port: bool,
     /// See [`SocketOption::Broadcast`].
     pub broadcast: bool,
+    /// See [`SocketOption::MaxSegment`].
+    pub max_segment: u32,
     /// See [`SocketOption::ReceiveBuffer`].
     pub receive_buffer: u32,
     /// See [`SocketOption::SendBuffer`].
@@ -161,6 +165,7 @@ impl Options {
             SocketOption::ReuseAddress(on) => self.reuse_address = on,
             SocketOption::ReusePort(on) => self.reuse_port = on,
             SocketOption::Broadcast(on) => self.broadcast = on,
+            SocketOption::MaxSegment(size) => self.max_segment = size,
             SocketOption::ReceiveBuffer(bytes) => self.receive_buffer = bytes,
             SocketOption::SendBuffer(bytes) => self.send_buffer = bytes,
             SocketOption::ReceiveLowWater(bytes) => self.receive_low_water = bytes.max(1),
@@ -189,6 +194,7 @@ impl Default for Options {
             reuse_address: false,
             reuse_port: false,
             broadcast: false,
+            max_segment: 0,
             receive_buffer: 0,
             send_buffer: 0,
             receive_low_water: 1,

@@ -334,6 +334,57 @@ static void files(void) {
     close(file);
 }
 
+/* What TCP_INQ tells with a recvmsg. */
+static void say_left(int fd, size_t wanted) {
+    static char bytes[4000];
+    char control[CMSG_SPACE(sizeof(int))];
+    struct iovec part = {bytes, wanted};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    long count = recvmsg(fd, &message, 0);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header)
+        say("recvmsg %s, level %d type %d left %d", result(count), header->cmsg_level, header->cmsg_type,
+            *(int *)CMSG_DATA(header));
+    else
+        say("recvmsg %s tells nothing", result(count));
+}
+
+static void left_to_read(void) {
+    int fd = call_peer("source 1000"), on = 1, off = 0;
+    struct pollfd entry = {fd, POLLRDHUP, 0};
+    poll(&entry, 1, -1);
+    say_left(fd, 100);
+    say("TCP_INQ %s", result(setsockopt(fd, SOL_TCP, TCP_INQ, &on, sizeof on)));
+    say_left(fd, 300);
+    struct iovec part = {&off, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    long count = recvmsg(fd, &message, 0);
+    say("without room %s flags %d", result(count), message.msg_flags);
+    say_left(fd, 4000);
+    say_left(fd, 10);
+    setsockopt(fd, SOL_TCP, TCP_INQ, &off, sizeof off);
+    say_left(fd, 10);
+    close(fd);
+}
+
+/* TCP_MAXSEG before connecting counts for both directions. */
+static void segments(void) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0), size = 700;
+    socklen_t length = sizeof size;
+    say("TCP_MAXSEG %s", result(setsockopt(fd, SOL_TCP, TCP_MAXSEG, &size, sizeof size)));
+    struct sockaddr_in nowhere = peer_address;
+    say("connect %s", result(connect(fd, (struct sockaddr *)&nowhere, sizeof nowhere)));
+    struct tcp_info info;
+    length = sizeof info;
+    say("TCP_INFO %s", result(getsockopt(fd, SOL_TCP, TCP_INFO, &info, &length)));
+    say("announced no more %d", info.tcpi_advmss > 500 && info.tcpi_advmss <= 700);
+    length = sizeof size;
+    size = 0;
+    getsockopt(fd, SOL_TCP, TCP_MAXSEG, &size, &length);
+    say("not more than asked for %d", size > 500 && size <= 700);
+    close(fd);
+}
+
 void stream_cases(void) {
     fresh();
     connecting();
@@ -344,4 +395,6 @@ void stream_cases(void) {
     options();
     duplicates();
     files();
+    left_to_read();
+    segments();
 }

@@ -96,6 +96,11 @@ impl<B: BufferFamily> Stack<B> {
         self.tell_tcp(id, |connection| connection.handle_send(queued_to));
     }
 
+    /// As [`tcp_send`](Self::tcp_send), and more follows at once (`MSG_MORE`).
+    pub fn tcp_send_more(&mut self, id: SocketId, queued_to: u64) {
+        self.tell_tcp(id, |connection| connection.handle_send_more(queued_to));
+    }
+
     /// The receive stream has been read up to the offset `consumed_to`.
     pub fn tcp_consumed(&mut self, now: Instant, id: SocketId, consumed_to: u64) {
         let Some(tcp) = self.sockets.get_mut(id.into()).and_then(|socket| socket.tcp_mut()) else { return };
@@ -386,10 +391,11 @@ fn apply_option(now: Instant, connection: &mut tcp::Connection, option: SocketOp
         SocketOption::ReceiveLimit(limit) => connection.set_receive_limit(limit.max(MIN_RECEIVE_BUFFER)),
         SocketOption::UserTimeout(timeout) => connection.set_user_timeout(timeout),
         SocketOption::Linger2(Some(time)) => connection.set_linger2(time),
-        // These count before a connection is opened.
+        // These count before a connection is opened; the MSS that was announced stands (tcp(7)).
         SocketOption::FastOpen(_)
         | SocketOption::FastOpenConnect(_)
         | SocketOption::DeferAccept(_)
+        | SocketOption::MaxSegment(_)
         | SocketOption::Linger2(None)
         | SocketOption::ReuseAddress(_)
         | SocketOption::ReusePort(_)
