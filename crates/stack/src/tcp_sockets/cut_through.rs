@@ -120,8 +120,10 @@ impl<B: BufferFamily> Stack<B> {
         let most = budget.turn_bytes as u64;
         let out = carry(now, &mut one.connection, &mut two.connection, &one.stream, &mut two.stream, most);
         let back = carry(now, &mut two.connection, &mut one.connection, &two.stream, &mut one.stream, most);
-        budget.spend((out.bytes + back.bytes) as usize);
-        self.stats.cut_through_bytes += out.bytes + back.bytes;
+        let bytes = out.bytes + back.bytes;
+        budget.spend(bytes as usize);
+        self.local_bytes_left = self.local_bytes_left.saturating_sub(bytes as usize);
+        self.stats.cut_through_bytes += bytes;
         if out.stop == Stop::Parted || back.stop == Stop::Parted {
             (one.partner, two.partner) = (Partner::Gone, Partner::Gone);
         }
