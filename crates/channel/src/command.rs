@@ -273,6 +273,9 @@ mod option {
     pub(super) const USER_TIMEOUT: u16 = 11;
     pub(super) const LINGER2: u16 = 12;
     pub(super) const CONGESTION: u16 = 13;
+    pub(super) const FAST_OPEN: u16 = 20;
+    pub(super) const FAST_OPEN_CONNECT: u16 = 21;
+    pub(super) const DEFER_ACCEPT: u16 = 22;
 }
 
 fn encode_option(option: SocketOption) -> (u16, u64) {
@@ -290,6 +293,9 @@ fn encode_option(option: SocketOption) -> (u16, u64) {
         SocketOption::UserTimeout(time) => (option::USER_TIMEOUT, encode_time(time)),
         SocketOption::Linger2(time) => (option::LINGER2, encode_time(time)),
         SocketOption::Congestion(algorithm) => (option::CONGESTION, algorithm.code().into()),
+        SocketOption::FastOpen(limit) => (option::FAST_OPEN, limit.into()),
+        SocketOption::FastOpenConnect(on) => (option::FAST_OPEN_CONNECT, on.into()),
+        SocketOption::DeferAccept(time) => (option::DEFER_ACCEPT, encode_time(time)),
     }
 }
 
@@ -319,6 +325,9 @@ fn decode_option(code: u16, value: u64) -> Result<Option<SocketOption>, Offence>
         option::CONGESTION => {
             SocketOption::Congestion(CongestionAlgorithm::from_code(octet()?).ok_or(Offence::BadArgument)?)
         }
+        option::FAST_OPEN => SocketOption::FastOpen(u32::try_from(value).map_err(|_| Offence::BadArgument)?),
+        option::FAST_OPEN_CONNECT => SocketOption::FastOpenConnect(on()?),
+        option::DEFER_ACCEPT => SocketOption::DeferAccept(decode_time(value)?),
         _ => return Ok(None),
     }))
 }

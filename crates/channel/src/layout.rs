@@ -87,6 +87,8 @@ pub(crate) mod record_a {
     pub(crate) const WATCHED: usize = 36;
     /// Not zero: wake the reader too when `received` is here and nothing more comes for a moment.
     pub(crate) const READ_LEAST: usize = 40;
+    /// Not zero: the program has accepted this connection.
+    pub(crate) const TAKEN: usize = 48;
     pub(crate) const SIZE: usize = 64;
 }
 
@@ -116,7 +118,7 @@ pub(crate) mod record_f {
 }
 
 const _: () = {
-    assert!(record_a::READ_LEAST + 8 <= record_a::SIZE && record_a::SIZE.is_multiple_of(CACHE_LINE));
+    assert!(record_a::TAKEN + 4 <= record_a::SIZE && record_a::SIZE.is_multiple_of(CACHE_LINE));
     assert!(record_f::LOCAL + 24 <= record_f::REMOTE && record_f::REMOTE + 24 <= record_f::SEND_TARGET);
     assert!(record_f::SEND_TARGET + 8 <= record_f::SIZE);
     assert!(header_f::EVENTS_PRODUCED + CACHE_LINE <= header_f::INFO);

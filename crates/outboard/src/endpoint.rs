@@ -327,6 +327,10 @@ impl Endpoint {
         let open: Vec<(u32, Arc<Shared>)> =
             lock(&self.inner.sockets).iter().map(|(number, shared)| (*number, Arc::clone(shared))).collect();
         for (socket, shared) in &open {
+            for connection in shared.close_accepted() {
+                // Nobody has accepted it: it is reset. If the channel is closed, so is the connection.
+                let _ = self.inner.channel.post(&Command::Abort { socket: connection });
+            }
             if !shared.is_closed.swap(true, Ordering::AcqRel) {
                 let _ = self.inner.channel.post(&Command::Close { socket: *socket });
             }

@@ -20,6 +20,7 @@ mod description;
 mod descriptor;
 mod epoll;
 mod errno;
+mod fast_open;
 mod info;
 mod message;
 mod options;

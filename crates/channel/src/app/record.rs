@@ -117,6 +117,11 @@ impl<'a> Record<'a> {
         Native::full_fence();
     }
 
+    /// Says whether the program has accepted this connection: if it ends before, the connection is reset.
+    pub fn set_taken(&self, taken: bool) {
+        self.channel.a.word32(self.a + record_a::TAKEN).store(taken.into(), Ordering::Relaxed);
+    }
+
     pub(super) fn set_caller(&self, slot: Option<u32>) {
         let name = slot.map_or(0, |slot| slot + 1);
         self.channel.a.word32(self.a + record_a::CALLER).store(name, Ordering::Relaxed);

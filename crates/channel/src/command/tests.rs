@@ -49,6 +49,9 @@ fn commands() -> Vec<Command> {
         SocketOption::UserTimeout(Some(Duration::from_millis(1500))),
         SocketOption::Linger2(Some(Duration::from_secs(60))),
         SocketOption::Congestion(CongestionAlgorithm::Bbr),
+        SocketOption::FastOpen(u32::MAX),
+        SocketOption::FastOpenConnect(true),
+        SocketOption::DeferAccept(Some(Duration::from_secs(5))),
     ] {
         all.push(Command::SetOption { socket, sequence, option });
     }

@@ -197,6 +197,12 @@ impl AppChannel {
         self.note(posted);
     }
 
+    /// Whether a number was given to an accepted connection that the program has not taken yet, as far as it says.
+    pub fn is_untaken(&self, socket: u32) -> bool {
+        socket >= self.shared.layout.first_accepted()
+            && self.shared.load_a32(socket, record_a::TAKEN, Ordering::Relaxed) == 0
+    }
+
     // --- records ------------------------------------------------------------------------------------------------
 
     /// Publishes a socket's state, after the cursors that belong to it.

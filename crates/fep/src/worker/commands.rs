@@ -222,7 +222,7 @@ impl Core {
         let id = self.stack.tcp_connect(now, None, remote, rings, &options).map_err(errno)?;
         self.stack.set_user_data(id, Key { app, socket }.to_word());
         *self.apps[app].entry(socket) = Entry::Live(Live::new(id, LiveKind::Connection));
-        self.publish_place(app, socket, State::BOUND | State::CONNECTING);
+        self.publish_place(app, socket, self.attempt_state(id));
         Ok(())
     }
 
@@ -232,8 +232,15 @@ impl Core {
         let rings = self.stream_rings(app, socket, &SocketOptions::default());
         self.stack.tcp_connect_bound(now, id, remote, rings).map_err(errno)?;
         live_kind(self.apps[app].live(socket), LiveKind::Connection);
-        self.publish_place(app, socket, State::BOUND | State::CONNECTING);
+        self.publish_place(app, socket, self.attempt_state(id));
         Ok(())
+    }
+
+    /// What a connection attempt looks like at its start.
+    fn attempt_state(&self, id: stack::SocketId) -> State {
+        let awaits_data = self.stack.tcp(id).is_some_and(tcp::Connection::awaits_data);
+        let more = if awaits_data { State::AWAITS_DATA } else { State::empty() };
+        State::BOUND | State::CONNECTING | more
     }
 
     /// `connect` on a socket that has a connection: Linux allows it once the old one has failed.

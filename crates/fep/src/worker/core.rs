@@ -13,7 +13,7 @@ use slab::Slab;
 use stack::Stack;
 use tracing::{debug, warn};
 
-use super::app::{Application, Ending, Entry};
+use super::app::{Application, Ending, Entry, LiveKind};
 use super::idle::IdleWatch;
 use super::key::NOBODY;
 use super::pause::Withheld;
@@ -275,8 +275,11 @@ impl Core {
                 Entry::FreshTcp(_) | Entry::FreshUdp(_) => {}
                 Entry::Live(live) => {
                     self.stack.set_user_data(live.id, NOBODY);
+                    // As on Linux, a connection that nobody has accepted is reset.
+                    let untaken =
+                        live.kind == LiveKind::Connection && self.apps[app].channel.is_untaken(socket);
                     // What it did wrong does not matter any more.
-                    let _ = self.on_close(now, app, socket, reset);
+                    let _ = self.on_close(now, app, socket, reset || untaken);
                 }
                 Entry::Closing(id) => {
                     self.stack.set_user_data(id, NOBODY);

@@ -30,7 +30,7 @@ use channel::Offence;
 use channel::fep::{AppChannel, Family, Limits as ChannelLimits};
 use device::Device;
 use stack::memory::Budget;
-use stack::{InterfaceConfig, InterfaceId, Stack, StackConfig};
+use stack::{FastOpenConfig, InterfaceConfig, InterfaceId, Stack, StackConfig};
 
 use crate::accounting::Account;
 use crate::clock;
@@ -284,10 +284,19 @@ fn stack_config(config: &WorkerConfig) -> StackConfig {
     let limits = &config.limits;
     let window_limit = u32::try_from(limits.receive_buffer_max).unwrap_or(u32::MAX);
     let defaults = StackConfig::default();
+    let mut tcp = tcp::Config { window_limit, congestion: config.congestion, ..defaults.tcp.clone() };
+    config.path.apply(&mut tcp);
     StackConfig {
         max_orphans: limits.orphans as usize,
         orphan_timeout: limits.orphan_time,
-        tcp: tcp::Config { window_limit, congestion: config.congestion, ..defaults.tcp.clone() },
+        share_path_information: config.path.share_information,
+        tcp,
+        syn_cookies: config.syn_cookies,
+        fast_open: FastOpenConfig {
+            client: config.fast_open,
+            server: config.fast_open,
+            ..FastOpenConfig::default()
+        },
         ..defaults
     }
 }

@@ -5,6 +5,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use base::Instant;
 use channel::Offence;
 use channel::control::sys::{Received, receive, send};
 use channel::control::{Answer, MAX_MESSAGE, Network as Reach, Request, version_refusal};
@@ -26,15 +27,16 @@ enum Outcome {
 }
 
 impl<D: Device> Worker<D> {
-    pub(super) fn on_listener(&mut self) {
+    pub(super) fn on_listener(&mut self, now: Instant) {
         let Some(server) = &mut self.server else { return };
         for _ in 0..BUDGET {
             self.account.system_calls += 1;
-            match server.accept(&self.poller) {
+            match server.accept(&self.poller, self.config.limits.applications_per_user) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
                     warn!("cannot take a control connection: {error}");
+                    server.pause(now, &self.poller);
                     return;
                 }
             }
@@ -144,9 +146,8 @@ impl<D: Device> Worker<D> {
                 self.core.apps.len()
             ));
         }
-        let privileged = peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw();
         let own = self.core.apps.iter().filter(|application| application.identity.uid == peer.uid).count();
-        (!privileged && own >= limits.applications_per_user as usize).then(|| {
+        (!peer.is_privileged() && own >= limits.applications_per_user as usize).then(|| {
             format!(
                 "user {} has {own} applications already, as many as `limits.applications_per_user` allows",
                 peer.uid

@@ -282,7 +282,7 @@ impl Sender<'_> {
             return Ok(());
         }
         if state.contains(State::CONNECTING) {
-            return Err(errno(libc::EAGAIN));
+            return if socket.begins_with_send() { Ok(()) } else { Err(errno(libc::EAGAIN)) };
         }
         Err(errno(libc::EPIPE))
     }

@@ -3,7 +3,7 @@
 //! The handshake is TCP's own, so that a listener's queues, limits and options mean what they always do; its three segments
 //! pass from end to end as values, without packets. When it has left both ends ESTABLISHED with nothing in flight they
 //! are joined ([`tcp::cut_through`]), and an end that has output is served here from then on. Whatever does not fit this
-//! (a SYN with data, a simultaneous open, a connection to itself, ends that an older connection still holds) goes as segments
+//! (fast open, SYN cookies, acceptance put off until data come, a simultaneous open, a connection to itself, ends that an older connection still holds) goes as segments
 //! through the queue to ourselves, as ICMP and everything else does.
 //!
 //! A turn moves bytes both ways, since the one who reads makes room for the other one. It is bounded as every turn is. A
@@ -33,7 +33,10 @@ impl<B: BufferFamily> Stack<B> {
                 self.with_tcp(now, index, tcp::Connection::handle_partner_gone);
                 Some(Turn::Done)
             }
-            Partner::Remote if tcp.connection.state() == tcp::State::SynSent => {
+            Partner::Remote
+                if tcp.connection.state() == tcp::State::SynSent
+                    && tcp.connection.fast_open() == tcp::FastOpenProgress::Unused =>
+            {
                 budget.spend(0);
                 self.meet(now, index)
             }

@@ -81,6 +81,9 @@ impl<B: BufferFamily> Stack<B> {
         let before = Glance::at(&tcp.connection);
         let verdict = tcp.connection.handle_segment(now, segment, &mut tcp.stream);
         self.stats.verdicts.add(verdict);
+        if before.is_opening() {
+            self.note_fast_open(now, index, tuple, segment);
+        }
         self.settle(now, index, before);
         if verdict.wants_reset() {
             self.send_reset(now, tuple, segment);
@@ -104,6 +107,7 @@ impl<B: BufferFamily> Stack<B> {
             tcp::ListenVerdict::Open => {
                 self.open_half(now, listener, *tuple, segment, at_least);
             }
+            tcp::ListenVerdict::Reset if self.open_by_cookie(now, listener, tuple, segment) => {}
             tcp::ListenVerdict::Reset => {
                 self.stats.drop_listen_segment += 1;
                 self.send_reset(now, tuple, segment);

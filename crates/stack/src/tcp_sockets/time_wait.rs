@@ -52,7 +52,7 @@ impl<B: BufferFamily> Stack<B> {
         self.tcp_ports.hold(&Claim { local: tuple.local, manner });
         let deadline = record.deadline();
         let key = self.time_waits.insert(TimeWaitRecord { tuple, record, manner, timer: None, cut_through });
-        self.tcp_flows.insert(&tuple, Target::TimeWait(key.index));
+        self.insert_flow(&tuple, Target::TimeWait(key.index));
         let timer = self.wheel.arm(deadline, Timer::TimeWait(key.index));
         if let Some(record) = self.time_waits.get_index_mut(key.index) {
             record.timer = Some(timer);
@@ -149,7 +149,7 @@ impl<B: BufferFamily> Stack<B> {
         if let Some(timer) = record.timer {
             self.wheel.cancel(timer);
         }
-        self.tcp_flows.remove(&record.tuple, Target::TimeWait(index));
+        self.remove_flow(&record.tuple, Target::TimeWait(index));
         self.tcp_ports.release(&Claim { local: record.tuple.local, manner: record.manner });
     }
 }
