@@ -4,9 +4,6 @@
 //! must be woken: spinning decides the latency of small exchanges. But spinning for something that comes late is
 //! time stolen from others. So the time is learnt: what paid off is allowed again, what did not is halved, and
 //! once nothing is left of it a wait in [`PROBE_EVERY`] tries anew.
-//!
-//! Time in which somebody else used the processor that was offered to him is not time spent spinning, so it does not count
-//! (up to [`AWAY`] times the allowance, since who comes back that late is better woken).
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +15,6 @@ const MARGIN: Duration = Duration::from_micros(10);
 const SHORTEST: Duration = Duration::from_micros(2);
 /// Of waits without a spin, one in so many spins again.
 const PROBE_EVERY: u8 = 32;
-/// An offer of the processor that took longer than this was taken up.
-const NOBODY_CAME: Duration = Duration::from_nanos(1_500);
-/// Time away counts from so many allowances on.
-const AWAY: u32 = 50;
 /// Looks between two offers of the processor. Few: the peer of a small exchange may be waiting for this very core.
 const LOOKS: u32 = 4;
 
@@ -42,27 +35,19 @@ impl Patience {
     pub fn spin(&mut self, mut ready: impl FnMut() -> bool) -> bool {
         let Some(budget) = self.allowed() else { return false };
         let start = Instant::now();
-        let mut away = Duration::ZERO;
         loop {
             for _ in 0..LOOKS {
                 if ready() {
-                    let spun = start.elapsed().saturating_sub(away);
-                    self.budget = (spun * 2 + MARGIN).clamp(self.budget, LONGEST);
+                    self.budget = (start.elapsed() * 2 + MARGIN).clamp(self.budget, LONGEST);
                     return true;
                 }
                 std::hint::spin_loop();
             }
-            let offered = Instant::now();
-            let elapsed = offered.saturating_duration_since(start);
-            if elapsed.saturating_sub(away) >= budget || elapsed >= budget * AWAY {
+            if start.elapsed() >= budget {
                 self.budget /= 2;
                 return false;
             }
             std::thread::yield_now();
-            let gone = offered.elapsed();
-            if gone > NOBODY_CAME {
-                away += gone;
-            }
         }
     }
 
