@@ -52,18 +52,18 @@ pub struct Settings {
     /// The congestion control of connections that choose none: `cubic`, `reno` or `bbr`.
     #[serde(alias = "congestion-control")]
     pub congestion_control: Option<String>,
-    /// Explicit congestion notification.
-    pub ecn: Option<EcnSetting>,
-    /// Whether larger segments are searched for by probing.
-    pub mtu_probing: Option<MtuProbingSetting>,
-    /// Whether a connection starts with what earlier ones to the same host found out.
-    pub share_path_information: Option<bool>,
     /// When listeners answer SYNs with cookies: `off`, `full` or `always`.
     #[serde(alias = "syn-cookies")]
     pub syn_cookies: Option<String>,
     /// Whether connections may begin with data in the SYN, where programs ask for it. On unless this says otherwise.
     #[serde(alias = "fast-open")]
     pub fast_open: Option<bool>,
+    /// Explicit congestion notification.
+    pub ecn: Option<EcnSetting>,
+    /// Whether larger segments are searched for by probing.
+    pub mtu_probing: Option<MtuProbingSetting>,
+    /// Whether a connection starts with what earlier ones to the same host found out.
+    pub share_path_information: Option<bool>,
     /// Microseconds of looking for work before sleeping.
     pub spin_us: Option<u64>,
     /// A pcapng file that gets a copy of every frame.
@@ -235,12 +235,12 @@ pub struct WorkerConfig {
     pub spin: Duration,
     /// The congestion control of connections that choose none.
     pub congestion: CongestionAlgorithm,
-    /// What connections do about their path.
-    pub path: PathManners,
     /// When listeners answer SYNs with cookies.
     pub syn_cookies: SynCookieMode,
     /// Whether connections may begin with data in the SYN.
     pub fast_open: bool,
+    /// What connections do about their path.
+    pub path: PathManners,
     /// Limits.
     pub limits: Limits,
 }
@@ -286,9 +286,9 @@ impl Default for WorkerConfig {
         Self {
             spin: DEFAULT_SPIN,
             congestion: CongestionAlgorithm::default(),
-            path: PathManners::default(),
             syn_cookies: SynCookieMode::default(),
             fast_open: true,
+            path: PathManners::default(),
             limits: Limits::default(),
         }
     }
@@ -350,11 +350,11 @@ impl Settings {
             offload: self.offload.or(below.offload),
             tun: self.tun.or(below.tun),
             congestion_control: self.congestion_control.or(below.congestion_control),
+            syn_cookies: self.syn_cookies.or(below.syn_cookies),
+            fast_open: self.fast_open.or(below.fast_open),
             ecn: self.ecn.or(below.ecn),
             mtu_probing: self.mtu_probing.or(below.mtu_probing),
             share_path_information: self.share_path_information.or(below.share_path_information),
-            syn_cookies: self.syn_cookies.or(below.syn_cookies),
-            fast_open: self.fast_open.or(below.fast_open),
             spin_us: self.spin_us.or(below.spin_us),
             capture: self.capture.or(below.capture),
             limits: self.limits.or(below.limits),
@@ -383,9 +383,9 @@ impl Config {
             worker: WorkerConfig {
                 spin: spin(settings.spin_us)?,
                 congestion: congestion(settings.congestion_control.as_deref())?,
-                path: PathManners::new(settings),
                 syn_cookies: syn_cookies(settings.syn_cookies.as_deref())?,
                 fast_open: settings.fast_open.unwrap_or(true),
+                path: PathManners::new(settings),
                 limits: limits(settings.limits.as_ref())?,
             },
             name,

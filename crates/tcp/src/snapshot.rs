@@ -33,7 +33,7 @@ use crate::stats::Counters;
 use crate::timer::{Stamp, Timer, Timers};
 
 /// The layout's version; another version is not read.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// A connection's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,8 +196,8 @@ impl Connection {
         writer.u64(self.timers.at(Timer::Linger).unwrap_or(Instant::FAR_FUTURE).as_nanos());
         writer.u32(self.heard_at.millis()).u64(self.recovery.progress_at.as_nanos());
         writer.bool(self.pending.reset).u8(self.recovery.timeouts).u8(self.rtt.backoff);
-        writer.put(self.ecn.record());
         self.write_opening(&mut writer);
+        writer.put(self.ecn.record());
         self.write_books(&mut writer);
         debug_assert!(writer.at <= Snapshot::BODY);
         writer.snapshot.seal()
@@ -272,9 +272,9 @@ impl Connection {
         pending.reset = reader.bool();
         recovery.timeouts = reader.u8();
         rtt.backoff = reader.u8().min(32);
-        let ecn = reader.get();
         let fast_open = FastOpenProgress::from_code(reader.u8()).ok_or(RestoreError::Inconsistent)?;
         let opening = read_opening(&mut reader).filter(|_| !state.is_synchronised());
+        let ecn = reader.get();
         let mut timers = Timers::new();
         timers.set(Timer::Linger, linger);
         let mut limit = Limit::default();

@@ -7,7 +7,9 @@ use base::{Duration, Instant, SeqNumber};
 use harness::peer::{ACK, SYN, SYN_ACK, blank};
 use harness::world::addresses;
 use harness::{CheckedBuffer, pattern};
-use tcp::{Config, Connection, CookieEnds, Ecn, SegmentIn, SegmentOut, State, SynCookies, Verdict};
+use tcp::{
+    AccurateEcn, Config, Connection, CookieEnds, Ecn, SegmentIn, SegmentOut, State, SynCookies, Verdict,
+};
 use wire::tcp::{Flags, Header, Options, Timestamps};
 
 const CLIENT_ISN: SeqNumber = SeqNumber(u32::MAX - 3);
@@ -116,6 +118,16 @@ fn each_option_is_kept_or_not_by_itself() {
         let ack = segment(last(&answer, Duration::ZERO), b"");
         assert_eq!(cookies().open(now(), &plain, ends(), &ack).is_some(), bits == 0);
     }
+}
+
+#[test]
+fn whoever_asks_for_accurate_feedback_gets_the_classic_one() {
+    let config = Config { ecn: true, accurate_ecn: AccurateEcn::Offer, ..Config::default() };
+    let asks = Flags::AE | Flags::CWR | Flags::ECE;
+    let answer = cookies().answer(now(), &config, ends(), &segment(syn(full_options(), asks), b""));
+    assert_eq!(answer.header.flags.intersection(asks), Flags::ECE);
+    let (connection, _) = open(&config, &answer, b"");
+    assert!(connection.info().ecn && !connection.info().accurate_ecn);
 }
 
 #[test]

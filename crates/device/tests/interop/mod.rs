@@ -32,6 +32,8 @@ pub(crate) enum Kind {
 pub(crate) struct Seen {
     /// From the kernel.
     pub(crate) incoming: bool,
+    /// The device lost it.
+    pub(crate) lost: bool,
     /// Of the IP packet, or, of a super-segment, of each that it is cut into.
     pub(crate) packet_len: usize,
     pub(crate) ecn: Ecn,
@@ -56,6 +58,30 @@ pub(crate) struct Manners {
     pub(crate) mark_in: u32,
     /// ICMP from the kernel is lost.
     pub(crate) drop_icmp: bool,
+    /// Every so many packet with data to the kernel is lost; 0: none.
+    pub(crate) drop_out: u32,
+    /// The same for those from the kernel.
+    pub(crate) drop_in: u32,
+    /// Every so many packet with data arrives twice at the kernel; 0: none.
+    pub(crate) repeat_out: u32,
+    /// The same for those from the kernel.
+    pub(crate) repeat_in: u32,
+    /// Nothing passes any more.
+    pub(crate) cut: bool,
+}
+
+impl Manners {
+    /// What happens to a packet, the `number`th with data of its direction: it is lost, or comes twice.
+    fn fate(&self, packet: &Seen, number: &mut u32) -> (bool, bool) {
+        if packet.tcp().is_none_or(|(_, len)| len == 0) {
+            return (self.cut, false);
+        }
+        *number += 1;
+        let (drop, repeat) =
+            if packet.incoming { (self.drop_in, self.repeat_in) } else { (self.drop_out, self.repeat_out) };
+        let turn = |every: u32| every > 0 && number.is_multiple_of(every);
+        (self.cut || turn(drop), turn(repeat))
+    }
 }
 
 pub(crate) struct Host {
@@ -68,6 +94,8 @@ pub(crate) struct Host {
     interface: InterfaceId,
     began: RealInstant,
     capable: (u32, u32),
+    /// Packets with data so far, out and in.
+    data: (u32, u32),
 }
 
 impl Host {
@@ -94,6 +122,7 @@ impl Host {
             interface,
             began: RealInstant::now(),
             capable: (0, 0),
+            data: (0, 0),
         })
     }
 
@@ -158,25 +187,30 @@ impl Host {
 
     fn turn(&mut self) -> Result<()> {
         let now = self.now();
-        let Self { stack, seen, manners, marked, tap, interface, capable, .. } = self;
+        let Self { stack, seen, manners, marked, tap, interface, capable, data, .. } = self;
         tap.receive(64, &mut |frame: &RxFrame<'_>| {
             let mut bytes = frame.bytes.to_vec();
             if due(&bytes, manners.mark_in, &mut capable.1) {
                 mark(&mut bytes);
                 marked.1 += 1;
             }
-            let packet = look(&bytes, 0, frame.segment_size, true);
-            let lost = manners.drop_icmp && matches!(packet.kind, Kind::Icmp(_));
+            let mut packet = look(&bytes, 0, frame.segment_size, true);
+            let (lost, twice) = manners.fate(&packet, &mut data.1);
+            packet.lost = lost || (manners.drop_icmp && matches!(packet.kind, Kind::Icmp(_)));
+            let times = if packet.lost { 0 } else { 1 + usize::from(twice) };
             seen.push(packet);
-            if !lost {
+            for time in 0..times {
+                if time > 0 {
+                    seen.push(look(&bytes, 0, frame.segment_size, true));
+                }
                 stack.handle_frame(now, *interface, &RxFrame { bytes: &bytes, ..*frame });
             }
         })?;
         if stack.deadline().is_some_and(|deadline| deadline <= now) {
             stack.handle_deadlines(now);
         }
-        let mut sink =
-            Sink { seen, mark_out: manners.mark_out, marked: &mut marked.0, tap, capable: &mut capable.0 };
+        let (marked, capable, data) = (&mut marked.0, &mut capable.0, &mut data.0);
+        let mut sink = Sink { seen, manners, marked, tap, capable, data };
         while stack.poll_transmit(now, &mut sink) > 0 {}
         while stack.poll_changed().is_some() {}
         Ok(())
@@ -189,10 +223,11 @@ fn tcp_acked(connection: &::tcp::Connection) -> u64 {
 
 struct Sink<'a> {
     seen: &'a mut Vec<Seen>,
-    mark_out: u32,
+    manners: &'a Manners,
     marked: &'a mut u32,
     tap: &'a mut Tap,
     capable: &'a mut u32,
+    data: &'a mut u32,
 }
 
 impl FrameSink for Sink<'_> {
@@ -202,12 +237,21 @@ impl FrameSink for Sink<'_> {
 
     fn transmit(&mut self, _: InterfaceId, frame: &TxFrame<'_>) -> Result<(), SinkFull> {
         let mut headers = frame.headers.to_vec();
-        if due(&headers, self.mark_out, self.capable) {
+        if due(&headers, self.manners.mark_out, self.capable) {
             mark(&mut headers);
             *self.marked += 1;
         }
         let payload = frame.payload[0].len() + frame.payload[1].len();
-        self.seen.push(look(&headers, payload, frame.segmentation.segment_size(), false));
+        let packet = || look(&headers, payload, frame.segmentation.segment_size(), false);
+        let (lost, twice) = self.manners.fate(&packet(), self.data);
+        self.seen.push(Seen { lost, ..packet() });
+        if lost {
+            return Ok(());
+        }
+        if twice {
+            self.seen.push(packet());
+            self.tap.transmit(&TxFrame { headers: &headers, ..*frame }).map_err(|_| SinkFull)?;
+        }
         self.tap.transmit(&TxFrame { headers: &headers, ..*frame }).map_err(|_| SinkFull)
     }
 }
@@ -233,7 +277,7 @@ fn mark(frame: &mut [u8]) {
 }
 
 fn look(headers: &[u8], payload: usize, segment_size: u16, incoming: bool) -> Seen {
-    let mut seen = Seen { incoming, packet_len: 0, ecn: Ecn::NotEct, kind: Kind::Other };
+    let mut seen = Seen { incoming, lost: false, packet_len: 0, ecn: Ecn::NotEct, kind: Kind::Other };
     if !is_ipv4(headers) {
         return seen;
     }

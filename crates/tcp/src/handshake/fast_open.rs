@@ -173,8 +173,8 @@ impl Connection {
         self.timers.clear(Timer::Retransmit);
     }
 
-    /// Data that came with a SYN-ACK: a server that takes our data may answer so (RFC 7413 §4.2.2), and any may
-    /// (RFC 9293 §3.10.7.3, fourth).
+    /// Data that came with a SYN-ACK: a server that takes our data may answer so (RFC 7413 §4.2.2). From any other it is not
+    /// taken, as on Linux; it is not acknowledged and comes again (RFC 9293 §3.10.7.3, fourth, allows to queue it).
     pub(crate) fn take_text_of_syn_ack(
         &mut self,
         now: Instant,
@@ -182,7 +182,7 @@ impl Connection {
         receive: &mut impl ReceiveBuffer,
     ) {
         let length = (segment.payload.len() as u64).min(self.recv.window());
-        if length > 0 {
+        if length > 0 && self.fast_open == FastOpenProgress::Acknowledged {
             let text = Text { start: 1, end: 1 + length, skip: 0, fin: None };
             // What is not placed is not acknowledged, and comes again.
             let _ = self.step_7_text(now, segment, &text, receive);

@@ -75,9 +75,9 @@ impl SynCookies {
             timestamps: stamped,
             window_scaling: config.window_scaling && stamped,
             selective_acks: config.selective_acks && stamped,
-            // One bit tells that there is ECN, so it is the classic kind.
             ecn: (config.ecn || config.accept_ecn) && stamped,
             accept_ecn: false,
+            // How the SYN came cannot be told again: whoever asks for accurate feedback gets the classic one.
             accurate_ecn: AccurateEcn::Off,
             defer_accept: base::Duration::ZERO,
             ..config.clone()
