@@ -3,8 +3,8 @@
 //! The handshake is TCP's own, so that a listener's queues, limits and options mean what they always do; its three segments
 //! pass from end to end as values, without packets. When it has left both ends ESTABLISHED with nothing in flight they
 //! are joined ([`tcp::cut_through`]), and an end that has output is served here from then on. Whatever does not fit this
-//! (fast open, SYN cookies, acceptance put off until data come, a simultaneous open, a connection to itself, ends that an older connection still holds) goes as segments
-//! through the queue to ourselves, as ICMP and everything else does.
+//! (fast open, SYN cookies, acceptance put off until data come, a simultaneous open, a connection to itself, ends that an
+//! older connection still holds) goes as segments through the queue to ourselves, as ICMP and everything else does.
 //!
 //! A turn moves bytes both ways, since the one who reads makes room for the other one. It is bounded as every turn is. A
 //! closed window needs no timer: the application that reads tells the stack (`consume_notify_at`), and the stack looks at the
