@@ -258,7 +258,14 @@ impl Endpoint {
 
     /// The socket holds send memory from now on.
     pub(crate) fn look_after(&self, sending: &Arc<Sending>) {
-        lock(&self.inner.holders).push_back((Arc::downgrade(sending), 0));
+        let mut holders = lock(&self.inner.holders);
+        holders.push_back((Arc::downgrade(sending), 0));
+        // Sockets that have gone leave their place: more of them go from the list than come into it.
+        for _ in 0..2 {
+            if let Some(holder) = holders.pop_front().filter(|(sending, _)| sending.strong_count() > 0) {
+                holders.push_back(holder);
+            }
+        }
     }
 
     /// Bytes of send memory that this endpoint's sockets hold.

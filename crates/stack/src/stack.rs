@@ -137,6 +137,8 @@ pub struct Stack<B: BufferFamily> {
     pub(crate) next_interface: usize,
     /// The sink had no room, or the batch was full: there is more to give out.
     pub(crate) transmit_pending: bool,
+    /// What is left of the bytes that one call carries between own sockets.
+    pub(crate) local_bytes_left: usize,
     pub(crate) scratch: Vec<u8>,
 }
 
@@ -188,6 +190,7 @@ impl<B: BufferFamily> Stack<B> {
             sockets_polled: 0,
             next_interface: 0,
             transmit_pending: false,
+            local_bytes_left: 0,
             scratch: Vec::new(),
             config,
             rng,

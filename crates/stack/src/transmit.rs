@@ -23,6 +23,9 @@ const CONTROL_BATCH: usize = 64;
 pub const TURN_BYTES: usize = 64 << 10;
 /// or this many frames.
 pub const TURN_FRAMES: usize = 16;
+/// Bytes that one call carries between own sockets without packets. Few: both ends go on when they hear of it, which is
+/// after the call.
+const LOCAL_BATCH_BYTES: usize = 128 << 10;
 /// Sockets whose way is found in one call.
 const ROUTE_BATCH: usize = 1024;
 /// Packets between own sockets that may wait, and their bytes.
@@ -122,6 +125,12 @@ impl<B: BufferFamily> Stack<B> {
         TRANSMIT_BATCH - frames
     }
 
+    /// Only what goes between sockets of this stack, which [`poll_transmit`](Self::poll_transmit) does too: for an owner whose
+    /// devices take nothing at present.
+    pub fn poll_loopback(&mut self, now: Instant) {
+        self.deliver_loopback(now);
+    }
+
     /// Whether the last [`poll_transmit`](Self::poll_transmit) left something: since it reached its bound, since a sink
     /// had no room, or since something has come up after it.
     pub fn wants_transmit(&self) -> bool {
@@ -219,7 +228,8 @@ impl<B: BufferFamily> Stack<B> {
             if self.interfaces[interface.index()].ready.is_empty() {
                 break;
             }
-            if frames == 0 || !sink.ready(interface) {
+            let exhausted = interface == InterfaceId::LOOPBACK && self.local_bytes_left == 0;
+            if frames == 0 || exhausted || !sink.ready(interface) {
                 self.transmit_pending = true;
                 break;
             }
@@ -295,13 +305,14 @@ impl<B: BufferFamily> Stack<B> {
     /// Carries packets between own sockets, until nothing is left or the bound is reached.
     fn deliver_loopback(&mut self, now: Instant) {
         let mut frames = TRANSMIT_BATCH;
+        self.local_bytes_left = LOCAL_BATCH_BYTES;
         loop {
             self.route_unrouted(now);
             let link = &mut self.interfaces[InterfaceId::LOOPBACK.index()];
             if link.ready.is_empty() && link.control.is_empty() {
                 break;
             }
-            if frames == 0 {
+            if frames == 0 || self.local_bytes_left == 0 {
                 self.transmit_pending = true;
                 break;
             }

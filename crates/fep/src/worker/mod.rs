@@ -15,6 +15,7 @@ mod core;
 mod filling;
 mod idle;
 mod key;
+mod listening;
 mod pause;
 mod publish;
 mod report;
@@ -42,6 +43,7 @@ pub use app::Identity;
 pub(crate) use app::{Application, Ending};
 pub(crate) use core::Core;
 pub(crate) use key::Key;
+use listening::Listening;
 pub use run::{Caller, Stop};
 use sink::{Backlog, DeviceSink};
 
@@ -84,6 +86,8 @@ pub struct Worker<D: Device> {
     caller: Option<Arc<Caller>>,
     /// The device is broken; frames are neither received nor sent.
     device_error: Option<io::Error>,
+    /// How often the device is looked at.
+    listening: Listening,
     /// Scratch space for what has woken it.
     woken: Vec<crate::poller::Source>,
 }
@@ -129,6 +133,7 @@ impl<D: Device> Worker<D> {
             server: None,
             caller: None,
             device_error: None,
+            listening: Listening::default(),
             woken: Vec::new(),
         })
     }
@@ -169,8 +174,13 @@ impl<D: Device> Worker<D> {
 
     /// One round: whatever there is to do is done, up to the budgets. Returns whether there was anything.
     pub fn turn(&mut self, now: Instant) -> bool {
+        self.round(now, true)
+    }
+
+    /// A turn; the device is asked for frames or not.
+    fn round(&mut self, now: Instant, listens: bool) -> bool {
         self.account.turns += 1;
-        let mut busy = self.receive(now);
+        let mut busy = listens && self.receive(now);
         busy |= self.core.publish_changes(now) > 0;
         busy |= self.core.poll_commands(now) > 0;
         busy |= self.hear_clerks(now);
@@ -203,7 +213,10 @@ impl<D: Device> Worker<D> {
             core.stack.handle_frame(now, *interface, frame);
         });
         match received {
-            Ok(count) => count > 0,
+            Ok(count) => {
+                self.listening.heard(now, count);
+                count > 0
+            }
             Err(error) => {
                 tracing::error!("the network device is gone: {error}");
                 self.device_error = Some(error);
@@ -235,12 +248,16 @@ impl<D: Device> Worker<D> {
 
     fn transmit(&mut self, now: Instant) -> bool {
         if self.device_error.is_some() || !self.backlog.retry(&mut self.device) {
+            // Applications that talk to each other need no device.
+            self.core.stack.poll_loopback(now);
             return false;
         }
-        let mut sent = 0;
+        let (mut sent, mut busy) = (0, false);
         for _ in 0..TRANSMIT_ROUNDS {
             let mut sink = DeviceSink { device: &mut self.device, backlog: &mut self.backlog };
             sent += self.core.stack.poll_transmit(now, &mut sink);
+            // Those who wait for bytes of another application here do not wait for the next round.
+            busy |= self.core.publish_changes(now) > 0;
             if !self.core.stack.wants_transmit() || self.backlog.is_blocked() {
                 break;
             }
@@ -250,7 +267,7 @@ impl<D: Device> Worker<D> {
         {
             tracing::warn!("the network device cannot put out what it holds: {error}");
         }
-        sent > 0
+        busy || sent > 0
     }
 
     /// Takes an application in and listens for its doorbell.

@@ -133,7 +133,7 @@ impl<D: Device> Worker<D> {
         let mut rhythm = Rhythm { stop, busy_at: now, next_control: now, stop_at: None };
         loop {
             let now = clock::now();
-            let busy = self.turn(now);
+            let busy = self.round(now, self.listening.is_due(now));
             if let Some(error) = self.device_error.take() {
                 return Err(error);
             }
@@ -201,6 +201,7 @@ impl<D: Device> Worker<D> {
         self.account.sleeps += 1;
         let outcome = self.look(now, timeout, rhythm);
         self.core.end_sleep();
+        self.listening.wake();
         let now = clock::now();
         self.account.close_span(now, Spent::Sleeping);
         // Work that comes now is looked for again before the next sleep.

@@ -166,6 +166,9 @@ impl Socket {
 
     /// Whether a wait for `interest` waits for a full send ring to be half empty: sleeping is better then than spinning.
     pub fn is_blocked(&self, interest: Interest) -> bool {
-        interest.writable && self.progress.write_mark_set.load(Ordering::Relaxed)
+        // A connect sets the mark too, and is over as soon as the peer answers: soon, if it is near.
+        interest.writable
+            && self.progress.write_mark_set.load(Ordering::Relaxed)
+            && !self.record().state().contains(State::CONNECTING)
     }
 }

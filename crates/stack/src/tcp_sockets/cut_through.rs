@@ -3,8 +3,8 @@
 //! The handshake is TCP's own, so that a listener's queues, limits and options mean what they always do; its three segments
 //! pass from end to end as values, without packets. When it has left both ends ESTABLISHED with nothing in flight they
 //! are joined ([`tcp::cut_through`]), and an end that has output is served here from then on. Whatever does not fit this
-//! (a SYN with data, a simultaneous open, a connection to itself, ends that an older connection still holds) goes as segments
-//! through the queue to ourselves, as ICMP and everything else does.
+//! (fast open, SYN cookies, acceptance put off until data come, a simultaneous open, a connection to itself, ends that an
+//! older connection still holds) goes as segments through the queue to ourselves, as ICMP and everything else does.
 //!
 //! A turn moves bytes both ways, since the one who reads makes room for the other one. It is bounded as every turn is. A
 //! closed window needs no timer: the application that reads tells the stack (`consume_notify_at`), and the stack looks at the
@@ -33,8 +33,11 @@ impl<B: BufferFamily> Stack<B> {
                 self.with_tcp(now, index, tcp::Connection::handle_partner_gone);
                 Some(Turn::Done)
             }
-            Partner::Remote if tcp.connection.state() == tcp::State::SynSent => {
-                budget.spend(0);
+            Partner::Remote
+                if tcp.connection.state() == tcp::State::SynSent
+                    && tcp.connection.fast_open() == tcp::FastOpenProgress::Unused =>
+            {
+                budget.spend(1, 0);
                 self.meet(now, index)
             }
             Partner::Remote => None,
@@ -120,8 +123,10 @@ impl<B: BufferFamily> Stack<B> {
         let most = budget.turn_bytes as u64;
         let out = carry(now, &mut one.connection, &mut two.connection, &one.stream, &mut two.stream, most);
         let back = carry(now, &mut two.connection, &mut one.connection, &two.stream, &mut one.stream, most);
-        budget.spend((out.bytes + back.bytes) as usize);
-        self.stats.cut_through_bytes += out.bytes + back.bytes;
+        let bytes = out.bytes + back.bytes;
+        budget.spend(1, bytes as usize);
+        self.local_bytes_left = self.local_bytes_left.saturating_sub(bytes as usize);
+        self.stats.cut_through_bytes += bytes;
         if out.stop == Stop::Parted || back.stop == Stop::Parted {
             (one.partner, two.partner) = (Partner::Gone, Partner::Gone);
         }
