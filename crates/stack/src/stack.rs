@@ -115,7 +115,6 @@ pub struct Stack<B: BufferFamily> {
     pub(crate) reassembly_timer: Option<TimerKey>,
     pub(crate) identifications: Identifications,
     pub(crate) error_limit: TokenBucket,
-    pub(crate) reset_limit: TokenBucket,
     pub(crate) sockets: Slab<Socket<B>>,
     pub(crate) tcp_flows: FlowTable,
     pub(crate) udp_flows: FlowTable,
@@ -150,7 +149,6 @@ impl<B: BufferFamily> Stack<B> {
         let hash = KeyedState::new(hash_key);
         let isn_key = random_key(&mut *rng);
         let cookie_key = random_key(&mut *rng);
-        let limit = || TokenBucket::new(config.error_rate, config.error_burst);
         let ports = |tcp| PortTable::new(config.ephemeral_ports, tcp, hash.clone());
         let mut stack = Self {
             isn: tcp::IsnGenerator::new(isn_key),
@@ -171,8 +169,7 @@ impl<B: BufferFamily> Stack<B> {
             ),
             reassembly_timer: None,
             identifications: Identifications::new(),
-            error_limit: limit(),
-            reset_limit: limit(),
+            error_limit: TokenBucket::new(config.error_rate, config.error_burst),
             sockets: Slab::new(),
             tcp_flows: FlowTable::new(hash.clone()),
             udp_flows: FlowTable::new(hash.clone()),

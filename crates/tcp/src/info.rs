@@ -176,7 +176,8 @@ impl Connection {
         info.snd_mss = self.send.mss.into();
         info.rcv_mss = self.recv.segment_size.into();
         info.pmtu = u32::from(self.send.path_mss) + if self.ends.is_ipv4() { 40 } else { 60 };
-        info.advmss = u32::from(settings.announced_mss) - if settings.timestamps { 12 } else { 0 };
+        info.advmss =
+            u32::from(settings.announced_mss.saturating_sub(if settings.timestamps { 12 } else { 0 }));
         info.last_data_sent = millis(self.sent_at.elapsed(now));
         info.last_data_recv = millis(self.stats.data_at.elapsed(now));
         info.last_ack_recv = millis(self.heard_at.elapsed(now));
