@@ -73,6 +73,22 @@ pub enum Command {
         /// The stream offset.
         queued_to: u64,
     },
+    /// The stream is queued up to this offset; the FEP reads the bytes from a lent file into the send ring.
+    Fill {
+        /// The socket.
+        socket: u32,
+        /// The number of the file.
+        file: u16,
+        /// The stream offset.
+        queued_to: u64,
+        /// Where the bytes begin in the file.
+        offset: u64,
+    },
+    /// A lent file is not used any more by commands that follow.
+    ReturnFile {
+        /// The number of the file.
+        file: u16,
+    },
     /// The read cursor passed the offset at which the FEP wanted to hear of it.
     Consumed {
         /// The socket.
@@ -136,14 +152,17 @@ mod op {
     pub(super) const ABORT: u8 = 11;
     pub(super) const SET_OPTION: u8 = 12;
     pub(super) const INFO: u8 = 13;
+    pub(super) const FILL: u8 = 14;
+    pub(super) const RETURN_FILE: u8 = 15;
 }
 
 type Words = [u64; COMMAND_WORDS];
 
 impl Command {
-    /// The socket it is for.
+    /// The socket it is for; 0 where it is for none.
     pub fn socket(&self) -> u32 {
         match *self {
+            Self::ReturnFile { .. } => 0,
             Self::OpenTcp { socket, .. }
             | Self::OpenUdp { socket, .. }
             | Self::Bind { socket, .. }
@@ -151,6 +170,7 @@ impl Command {
             | Self::Connect { socket, .. }
             | Self::AttachSend { socket, .. }
             | Self::Send { socket, .. }
+            | Self::Fill { socket, .. }
             | Self::Consumed { socket }
             | Self::Shutdown { socket, .. }
             | Self::Close { socket }
@@ -172,6 +192,11 @@ impl Command {
             Self::Connect { socket, sequence, remote } => with_address(op::CONNECT, socket, sequence, remote),
             Self::AttachSend { socket, location } => plain(op::ATTACH_SEND, socket, 0, location.0),
             Self::Send { socket, queued_to } => plain(op::SEND, socket, 0, queued_to),
+            Self::Fill { socket, file, queued_to, offset } => {
+                let [head, argument, _, tail] = plain(op::FILL, socket, 0, queued_to);
+                [head | u64::from(file) << 16, argument, offset, tail]
+            }
+            Self::ReturnFile { file } => plain(op::RETURN_FILE, 0, 0, u64::from(file)),
             Self::Consumed { socket } => plain(op::CONSUMED, socket, 0, 0),
             Self::Shutdown { socket, sequence, how } => {
                 let how = match how {
@@ -217,6 +242,11 @@ impl Command {
             op::CONNECT => Self::Connect { socket, sequence, remote: decode_address(words)? },
             op::ATTACH_SEND => Self::AttachSend { socket, location: RingLocation(argument) },
             op::SEND => Self::Send { socket, queued_to: argument },
+            op::FILL => Self::Fill { socket, file: small, queued_to: argument, offset: words[2] },
+            op::RETURN_FILE => {
+                let file = u16::try_from(argument).map_err(|_| Offence::BadArgument)?;
+                Self::ReturnFile { file }
+            }
             op::CONSUMED => Self::Consumed { socket },
             op::SHUTDOWN => {
                 let how = match argument {
@@ -273,6 +303,9 @@ mod option {
     pub(super) const USER_TIMEOUT: u16 = 11;
     pub(super) const LINGER2: u16 = 12;
     pub(super) const CONGESTION: u16 = 13;
+    pub(super) const FAST_OPEN: u16 = 20;
+    pub(super) const FAST_OPEN_CONNECT: u16 = 21;
+    pub(super) const DEFER_ACCEPT: u16 = 22;
 }
 
 fn encode_option(option: SocketOption) -> (u16, u64) {
@@ -290,6 +323,9 @@ fn encode_option(option: SocketOption) -> (u16, u64) {
         SocketOption::UserTimeout(time) => (option::USER_TIMEOUT, encode_time(time)),
         SocketOption::Linger2(time) => (option::LINGER2, encode_time(time)),
         SocketOption::Congestion(algorithm) => (option::CONGESTION, algorithm.code().into()),
+        SocketOption::FastOpen(limit) => (option::FAST_OPEN, limit.into()),
+        SocketOption::FastOpenConnect(on) => (option::FAST_OPEN_CONNECT, on.into()),
+        SocketOption::DeferAccept(time) => (option::DEFER_ACCEPT, encode_time(time)),
     }
 }
 
@@ -319,6 +355,9 @@ fn decode_option(code: u16, value: u64) -> Result<Option<SocketOption>, Offence>
         option::CONGESTION => {
             SocketOption::Congestion(CongestionAlgorithm::from_code(octet()?).ok_or(Offence::BadArgument)?)
         }
+        option::FAST_OPEN => SocketOption::FastOpen(u32::try_from(value).map_err(|_| Offence::BadArgument)?),
+        option::FAST_OPEN_CONNECT => SocketOption::FastOpenConnect(on()?),
+        option::DEFER_ACCEPT => SocketOption::DeferAccept(decode_time(value)?),
         _ => return Ok(None),
     }))
 }

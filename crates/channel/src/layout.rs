@@ -15,7 +15,7 @@ pub const MAGIC_A: u64 = u64::from_le_bytes(*b"OUTBRD A");
 /// Marks segment F ("OUTBRD F").
 pub const MAGIC_F: u64 = u64::from_le_bytes(*b"OUTBRD F");
 /// The version of this layout, of the commands, the events and the control messages. Both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The unit of the data areas.
 pub const PAGE: usize = 1 << PAGE_LOG2;
@@ -33,6 +33,13 @@ pub const MAX_WAITERS: u32 = 1 << 12;
 pub const MAX_ENTRIES: u32 = 1 << 20;
 /// Largest data area.
 pub const MAX_AREA: u64 = 1 << 40;
+
+/// Files that an application may have lent at a time.
+pub const MAX_FILES: u16 = 32;
+/// The least and the most bytes of a lent file that one command queues: less is not worth it, more would hold others up.
+pub const MIN_FILL: usize = 16 << 10;
+/// See [`MIN_FILL`].
+pub const MAX_FILL: usize = 256 << 10;
 
 /// Words of an entry of the command ring.
 pub(crate) const COMMAND_WORDS: usize = 4;
@@ -87,6 +94,8 @@ pub(crate) mod record_a {
     pub(crate) const WATCHED: usize = 36;
     /// Not zero: wake the reader too when `received` is here and nothing more comes for a moment.
     pub(crate) const READ_LEAST: usize = 40;
+    /// Not zero: the program has accepted this connection.
+    pub(crate) const TAKEN: usize = 48;
     pub(crate) const SIZE: usize = 64;
 }
 
@@ -112,13 +121,15 @@ pub(crate) mod record_f {
     pub(crate) const REMOTE: usize = 80;
     /// The logarithm of the size of a send ring that is of use; 0: not known.
     pub(crate) const SEND_TARGET: usize = 104;
+    /// Stream offset up to which queued bytes are in the send ring: the FEP reads lent files into it.
+    pub(crate) const FILLED: usize = 112;
     pub(crate) const SIZE: usize = 128;
 }
 
 const _: () = {
-    assert!(record_a::READ_LEAST + 8 <= record_a::SIZE && record_a::SIZE.is_multiple_of(CACHE_LINE));
+    assert!(record_a::TAKEN + 4 <= record_a::SIZE && record_a::SIZE.is_multiple_of(CACHE_LINE));
     assert!(record_f::LOCAL + 24 <= record_f::REMOTE && record_f::REMOTE + 24 <= record_f::SEND_TARGET);
-    assert!(record_f::SEND_TARGET + 8 <= record_f::SIZE);
+    assert!(record_f::SEND_TARGET < record_f::FILLED && record_f::FILLED + 8 <= record_f::SIZE);
     assert!(header_f::EVENTS_PRODUCED + CACHE_LINE <= header_f::INFO);
     assert!(
         tcp::TcpInfo::SIZE == 8 * header_f::INFO_WORDS && header_f::INFO + 8 * header_f::INFO_WORDS <= PAGE
@@ -325,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_what_version_2_says() {
+    fn the_layout_is_what_version_3_says() {
         let geometry = Geometry {
             sockets: 1024,
             waiters: 64,

@@ -62,6 +62,8 @@ offences! {
     WrongKind => "wrong_kind",
     /// A message on the control socket that makes no sense.
     BadMessage => "bad_message",
+    /// A file that was not lent, or bytes of one where none can go.
+    BadFile => "bad_file",
 }
 
 impl Offence {

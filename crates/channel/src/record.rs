@@ -26,6 +26,8 @@ bitflags::bitflags! {
         const ERROR = 1 << 6;
         /// The connection is over in both directions.
         const CLOSED = 1 << 7;
+        /// The connection attempt waits for the first bytes, to send them with its SYN (TCP Fast Open).
+        const AWAITS_DATA = 1 << 8;
     }
 }
 

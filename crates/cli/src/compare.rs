@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
 use perf::compare::{Comparison, Limit, compare};
+use perf::report::Table;
 use perf::results::Document;
 use perf::units;
 
@@ -72,18 +71,15 @@ fn read(path: &Path) -> anyhow::Result<Document> {
 }
 
 fn table(comparison: &Comparison, parts: bool) -> String {
-    let mut table = Table::new();
-    table.load_preset(ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["subject", "metric", "first", "second", "percent difference", ""]);
-    for row in comparison.rows.iter().filter(|row| parts || row.failed || !row.metric.contains('.')) {
+    let shown = comparison.rows.iter().filter(|row| parts || row.failed || !row.metric.contains('.'));
+    let rows = shown.map(|row| {
         let [one, other] = &row.subjects;
         let subject = if one == other { one.clone() } else { format!("{one} → {other}") };
         let [a, b] = row.values.map(units::plain);
         let difference = format!("{:+.1}", row.percent_difference);
-        table.add_row([subject, row.metric.clone(), a, b, difference, row.verdict.clone()]);
-    }
-    for column in table.column_iter_mut().skip(2).take(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.to_string()
+        vec![subject, row.metric.clone(), a, b, difference, row.verdict.clone()]
+    });
+    let head = ["subject", "metric", "first", "second", "percent difference", ""];
+    let table = Table { title: String::new(), rows: rows.collect(), head: head.map(str::to_owned).to_vec() };
+    table.text_with_values(2..5)
 }

@@ -9,6 +9,7 @@ mod compare;
 mod down;
 mod exit;
 mod fep_worker;
+mod reach;
 mod reproduce;
 mod run;
 mod schema;

@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use perf::interrupt;
 use perf::reproduce::costs::{Costs, DEFAULTS};
-use perf::reproduce::{Reproduction, page, tandem, vm};
+use perf::reproduce::{Reproduction, page, tandem, vm, zero};
 use perf::runner::Common;
 use perf::site::{Between, Placement, Setup, Subject};
 
@@ -23,9 +23,9 @@ const INTERRUPTED: u8 = 130;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Which: vm (a stack against another: connect-request-response, streaming, request-response), tandem (FTP, host against
-    /// front-end processor), or all
+    /// front-end processor), zero (its zero traffic: storms of ARP requests and broadcasts), or all
     experiment: Experiment,
-    /// What to measure, alternating in this order [default: vm: kernel,fep; tandem: kernel,host,fep]
+    /// What to measure, alternating in this order [default: vm, zero: kernel,fep; tandem: kernel,host,fep]
     #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',')]
     on: Vec<Subject>,
     /// Another release's `outboard`: vm compares this one with it, too
@@ -34,9 +34,10 @@ pub(crate) struct Args {
     /// Trials of each subject
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     trials: u32,
-    /// vm: how long each trial goes on; the published ones went on for 400 s
-    #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 10.0)]
-    duration: f64,
+    /// vm: how long each trial goes on; the published ones went on for 400 s. zero: how long each storm does
+    /// [default: vm 10, zero 2]
+    #[arg(short = 't', long, value_name = "SECONDS", value_parser = parse_seconds)]
+    duration: Option<Duration>,
     /// tandem: how many files of 6 MByte go each way in a trial
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
@@ -61,6 +62,7 @@ pub(crate) struct Args {
 enum Experiment {
     Vm,
     Tandem,
+    Zero,
     All,
 }
 
@@ -70,10 +72,6 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let usage = |what: String| ExitWith::new(USAGE, what);
-    let duration = Duration::try_from_secs_f64(args.duration)
-        .ok()
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| usage(format!("{} is no duration in seconds", args.duration)))?;
     let costs = Costs::load(args.costs.as_deref()).map_err(|error| usage(format!("{error:#}")))?;
     if let Some(path) = args.against.as_ref().filter(|path| !path.is_file()) {
         return Err(usage(format!("{} is no program", path.display())).into());
@@ -81,7 +79,7 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     // First of all: a user namespace can only be entered by a process of one thread.
     perf::lab::enter().map_err(|error| ExitWith::new(FAILED, error.to_string()))?;
     interrupt::catch()?;
-    match args.run(duration, &costs) {
+    match args.run(&costs) {
         Err(error) if error.downcast_ref::<interrupt::Interrupted>().is_some() => {
             eprintln!("outboard: interrupted; everything that was set up is taken down");
             Ok(ExitCode::from(INTERRUPTED))
@@ -92,18 +90,24 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
-    fn run(&self, duration: Duration, costs: &Costs) -> anyhow::Result<Vec<Reproduction>> {
+    fn run(&self, costs: &Costs) -> anyhow::Result<Vec<Reproduction>> {
         let mut results = Vec::new();
-        if self.experiment != Experiment::Tandem {
+        if matches!(self.experiment, Experiment::Vm | Experiment::All) {
             let lab = perf::lab::Lab::new()?;
             let common = self.common(Between::Loopback, &[Subject::Kernel, Subject::Fep]);
-            results.push(vm::run(&lab, &common, duration)?);
+            results.push(vm::run(&lab, &common, self.duration.unwrap_or(Duration::from_secs(10)))?);
         }
-        if self.experiment != Experiment::Vm {
+        if matches!(self.experiment, Experiment::Tandem | Experiment::All) {
             let lab = perf::lab::Lab::new()?;
             let subjects = [Subject::Kernel, Subject::Host, Subject::Fep];
             let common = Common { against: None, ..self.common(Between::Link, &subjects) };
             results.push(tandem::run(&lab, &common, self.count, costs)?);
+        }
+        if matches!(self.experiment, Experiment::Zero | Experiment::All) {
+            let lab = perf::lab::Lab::new()?;
+            let common = self.common(Between::Loopback, &[Subject::Kernel, Subject::Fep]);
+            let common = Common { against: None, ..common };
+            results.push(zero::run(&lab, &common, self.duration.unwrap_or(Duration::from_secs(2)))?);
         }
         Ok(results)
     }
@@ -121,6 +125,7 @@ impl Args {
                 between,
                 fep_arguments: Vec::new(),
                 executable: None,
+                steer: false,
             },
             against: self.against.clone(),
             quiet: self.quiet,
@@ -156,4 +161,9 @@ impl Args {
         }
         Ok(())
     }
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|one| !one.is_zero()).ok_or_else(|| format!("`{text}` is no duration in seconds"))
 }

@@ -14,6 +14,7 @@ use clap::ValueEnum;
 use fep::names;
 
 use crate::exit::{ExitWith, NO_FEP, USAGE};
+use crate::reach;
 
 /// What the dynamic linker loads before everything else.
 const LD_PRELOAD: &str = "LD_PRELOAD";
@@ -74,6 +75,12 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     match args.arch {
         Architecture::Fep => use_fep(&args, &mut command)?,
         Architecture::Host => use_host(&args, &mut command)?,
+    }
+    if let Some(reason) = reach::out_of_reach(Path::new(program)) {
+        eprintln!(
+            "outboard: warning: {} {reason}; its sockets stay with the kernel",
+            Path::new(program).display()
+        );
     }
     let error = command.exec();
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };

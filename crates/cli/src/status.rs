@@ -180,6 +180,7 @@ fn table(status: &Status, all: bool) -> String {
                 ("wakeups", worker.wakeups),
                 ("system calls", worker.system_calls),
                 ("commands", worker.commands),
+                ("file bytes", worker.file_bytes),
                 ("events", worker.events),
             ]
             .into_iter(),

@@ -51,6 +51,7 @@ fn accounts_for_known_costs(lab: &Lab, subject: Subject) -> Result<()> {
         between: Between::Link,
         fep_arguments: Vec::new(),
         executable: None,
+        steer: false,
     };
     let site = Site::new(lab, subject, &setup)?;
     let executable = env!("CARGO_BIN_EXE_outboard");

@@ -363,6 +363,7 @@ fn the_published_experiments_run_again() {
         "2.45 Mbit/s",
         "Figure 10",
         "core-hour",
+        "A host without connections",
         "977",
     ] {
         assert!(text.contains(piece), "{piece} is not in:\n{text}");
@@ -378,6 +379,16 @@ fn the_published_experiments_run_again() {
     let total = &tandem["documents"][0]["subjects"][0]["trials"][0];
     // 6 MByte by packets of 1448 B are more than 4000 segments; whoever counted super-segments as one counted few.
     assert!(total["counters"]["peer_segments_out"].as_u64().unwrap() > 4000, "{}", total["counters"]);
+    // In every storm something was sent: four at the host without a load, four at it under load and four elsewhere.
+    let zero: serde_json::Value = serde_json::from_str(&out("zero.json")).unwrap();
+    let document = &zero["documents"][0];
+    schema::check(document).unwrap();
+    for subject in document["subjects"].as_array().unwrap() {
+        let parts = subject["trials"][0]["parts"].as_array().unwrap();
+        let sent =
+            |part: &&serde_json::Value| part["details"]["storm_frames_per_second"].as_f64() > Some(0.0);
+        assert_eq!(parts.iter().filter(sent).count(), 12);
+    }
     assert!(out("index.html").contains("vm.html") && out("tandem.html").contains("Figure 7"));
 }
 

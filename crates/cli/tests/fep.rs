@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use fep::control::{Client, Status};
 use lab::{Lab, Namespace, executable};
+use rustix::process::{Pid, Resource, Rlimit};
 
 /// Nothing here takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -187,6 +188,28 @@ lab::lab_test! {
         let work = after.cpu.work_seconds + after.cpu.polling_seconds - before.cpu.work_seconds - before.cpu.polling_seconds;
         eprintln!("{sleeps} sleeps, {work:.6} s awake in two idle seconds");
         drop(streams);
+        fep.down()
+    }
+}
+
+lab::lab_test! {
+    fn a_fep_without_descriptors_left_lets_others_in_later(lab) {
+        let fep = Detached::up(lab, &[])?;
+        let worker = fep.status()?.worker_pid;
+        let pid = Pid::from_raw(worker.try_into()?).context("a process")?;
+        let open = std::fs::read_dir(format!("/proc/{worker}/fd"))?.count() as u64;
+        let few = Rlimit { current: Some(open + 4), maximum: Some(open + 4) };
+        rustix::process::prlimit(Some(pid), Resource::Nofile, few)?;
+        let callers = (0..12)
+            .map(|_| fep::control::connect_to(&fep.socket))
+            .collect::<std::io::Result<Vec<_>>>()?;
+        // However long that really is: the FEP looks for a descriptor again and again, but not all the time.
+        std::thread::sleep(Duration::from_secs(1));
+        drop(callers);
+        fep.status()?;
+        let log = std::fs::read_to_string(lab.file("fep.log"))?;
+        let complaints = log.lines().filter(|line| line.contains("cannot take a control connection")).count();
+        ensure!((1..200).contains(&complaints), "{complaints} complaints");
         fep.down()
     }
 }

@@ -244,6 +244,16 @@ fn statuses(lab: &Lab) -> Result<()> {
     killed.args(["-c", "kill -9 $$"]);
     let status = killed.output()?.status;
     ensure!(status.code().is_none(), "a killed program: {status}");
+    ensure!(
+        stage.here("/bin/true")?.output()?.stderr.is_empty(),
+        "a warning about a program that the library reaches"
+    );
+    // The dynamic linker itself has no dynamic linker.
+    let mut unreachable = stage.here("/lib64/ld-linux-x86-64.so.2")?;
+    unreachable.args(["--version"]);
+    let unreachable = unreachable.output()?;
+    let warning = String::from_utf8_lossy(&unreachable.stderr);
+    ensure!(unreachable.status.success() && warning.contains("statically linked"), "no warning: {warning}");
     let mut nobody = stage.there(lab::executable()?.to_str().context("a path")?);
     nobody.args(["run", "--socket", "/nonexistent/socket", "--", "/bin/echo", "started"]);
     let output = nobody.output()?;

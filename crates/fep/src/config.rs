@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use base::{Duration, IpCidr};
 use serde::{Deserialize, Serialize};
-use tcp::CongestionAlgorithm;
+use stack::SynCookieMode;
+use tcp::{AccurateEcn, CongestionAlgorithm, MtuProbing};
 
 use crate::names;
 
@@ -51,12 +52,100 @@ pub struct Settings {
     /// The congestion control of connections that choose none: `cubic`, `reno` or `bbr`.
     #[serde(alias = "congestion-control")]
     pub congestion_control: Option<String>,
+    /// When listeners answer SYNs with cookies: `off`, `full` or `always`.
+    #[serde(alias = "syn-cookies")]
+    pub syn_cookies: Option<String>,
+    /// Whether connections may begin with data in the SYN, where programs ask for it. On unless this says otherwise.
+    #[serde(alias = "fast-open")]
+    pub fast_open: Option<bool>,
+    /// Explicit congestion notification.
+    pub ecn: Option<EcnSetting>,
+    /// Whether larger segments are searched for by probing.
+    pub mtu_probing: Option<MtuProbingSetting>,
+    /// Whether a connection starts with what earlier ones to the same host found out.
+    pub share_path_information: Option<bool>,
     /// Microseconds of looking for work before sleeping.
     pub spin_us: Option<u64>,
     /// A pcapng file that gets a copy of every frame.
     pub capture: Option<PathBuf>,
     /// Limits.
     pub limits: Option<LimitSettings>,
+}
+
+/// Explicit congestion notification in a configuration file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EcnSetting {
+    /// Never.
+    Off,
+    /// Where the peer asks for it, with accurate feedback if it asks for that.
+    #[default]
+    Accept,
+    /// It is asked for, with classic feedback.
+    Classic,
+    /// It is asked for, with accurate feedback.
+    Accurate,
+}
+
+/// Probing for a larger path MTU in a configuration file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MtuProbingSetting {
+    /// Never.
+    Off,
+    /// Once a black hole or a router has made segments smaller.
+    #[default]
+    BlackHole,
+    /// From the start of every connection.
+    Always,
+}
+
+/// What connections do about their path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathManners {
+    /// Explicit congestion notification.
+    pub ecn: EcnSetting,
+    /// Probing for a larger path MTU.
+    pub mtu_probing: MtuProbingSetting,
+    /// Whether a connection starts with what earlier ones to the same host found out.
+    pub share_information: bool,
+}
+
+impl Default for PathManners {
+    fn default() -> Self {
+        Self {
+            ecn: EcnSetting::default(),
+            mtu_probing: MtuProbingSetting::default(),
+            share_information: true,
+        }
+    }
+}
+
+impl PathManners {
+    fn new(settings: &Settings) -> Self {
+        let default = Self::default();
+        Self {
+            ecn: settings.ecn.unwrap_or(default.ecn),
+            mtu_probing: settings.mtu_probing.unwrap_or(default.mtu_probing),
+            share_information: settings.share_path_information.unwrap_or(default.share_information),
+        }
+    }
+
+    /// Writes them into the configuration of connections.
+    pub(crate) fn apply(&self, tcp: &mut tcp::Config) {
+        tcp.ecn = matches!(self.ecn, EcnSetting::Classic | EcnSetting::Accurate);
+        tcp.accept_ecn = self.ecn != EcnSetting::Off;
+        tcp.accurate_ecn = match self.ecn {
+            EcnSetting::Off => AccurateEcn::Off,
+            EcnSetting::Accept | EcnSetting::Classic => AccurateEcn::Accept,
+            EcnSetting::Accurate => AccurateEcn::Offer,
+        };
+        tcp.mtu_probing = match self.mtu_probing {
+            MtuProbingSetting::Off => MtuProbing::Off,
+            MtuProbingSetting::BlackHole => MtuProbing::OnBlackHole,
+            MtuProbingSetting::Always => MtuProbing::Always,
+        };
+    }
 }
 
 /// One text or a list of them.
@@ -146,6 +235,12 @@ pub struct WorkerConfig {
     pub spin: Duration,
     /// The congestion control of connections that choose none.
     pub congestion: CongestionAlgorithm,
+    /// When listeners answer SYNs with cookies.
+    pub syn_cookies: SynCookieMode,
+    /// Whether connections may begin with data in the SYN.
+    pub fast_open: bool,
+    /// What connections do about their path.
+    pub path: PathManners,
     /// Limits.
     pub limits: Limits,
 }
@@ -188,7 +283,14 @@ impl Default for Limits {
 
 impl Default for WorkerConfig {
     fn default() -> Self {
-        Self { spin: DEFAULT_SPIN, congestion: CongestionAlgorithm::default(), limits: Limits::default() }
+        Self {
+            spin: DEFAULT_SPIN,
+            congestion: CongestionAlgorithm::default(),
+            syn_cookies: SynCookieMode::default(),
+            fast_open: true,
+            path: PathManners::default(),
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -248,6 +350,11 @@ impl Settings {
             offload: self.offload.or(below.offload),
             tun: self.tun.or(below.tun),
             congestion_control: self.congestion_control.or(below.congestion_control),
+            syn_cookies: self.syn_cookies.or(below.syn_cookies),
+            fast_open: self.fast_open.or(below.fast_open),
+            ecn: self.ecn.or(below.ecn),
+            mtu_probing: self.mtu_probing.or(below.mtu_probing),
+            share_path_information: self.share_path_information.or(below.share_path_information),
             spin_us: self.spin_us.or(below.spin_us),
             capture: self.capture.or(below.capture),
             limits: self.limits.or(below.limits),
@@ -276,6 +383,9 @@ impl Config {
             worker: WorkerConfig {
                 spin: spin(settings.spin_us)?,
                 congestion: congestion(settings.congestion_control.as_deref())?,
+                syn_cookies: syn_cookies(settings.syn_cookies.as_deref())?,
+                fast_open: settings.fast_open.unwrap_or(true),
+                path: PathManners::new(settings),
                 limits: limits(settings.limits.as_ref())?,
             },
             name,
@@ -345,6 +455,16 @@ fn congestion(name: Option<&str>) -> Result<CongestionAlgorithm, ConfigError> {
         let known: Vec<_> = CongestionAlgorithm::ALL.into_iter().map(CongestionAlgorithm::name).collect();
         value("congestion_control", format!("{name:?} is none of {}", known.join(", ")))
     })
+}
+
+fn syn_cookies(name: Option<&str>) -> Result<SynCookieMode, ConfigError> {
+    match name {
+        None => Ok(SynCookieMode::default()),
+        Some("off") => Ok(SynCookieMode::Off),
+        Some("full") => Ok(SynCookieMode::WhenFull),
+        Some("always") => Ok(SynCookieMode::Always),
+        Some(other) => Err(value("syn_cookies", format!("{other:?} is none of off, full, always"))),
+    }
 }
 
 fn spin(microseconds: Option<u64>) -> Result<Duration, ConfigError> {
@@ -417,6 +537,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_of_paths_reaches_the_connections() {
+        let base = "tap = 'ob0'\naddress = '10.0.0.2/24'\n";
+        let tcp = |text: &str| {
+            let mut tcp = tcp::Config::default();
+            Config::new(&settings(&format!("{base}{text}"))).unwrap().worker.path.apply(&mut tcp);
+            (tcp.ecn, tcp.accept_ecn, tcp.accurate_ecn, tcp.mtu_probing)
+        };
+        assert_eq!(tcp(""), (false, true, AccurateEcn::Accept, MtuProbing::OnBlackHole), "the defaults");
+        assert_eq!(
+            tcp("ecn = 'off'\nmtu_probing = 'off'"),
+            (false, false, AccurateEcn::Off, MtuProbing::Off)
+        );
+        assert!(tcp("ecn = 'classic'").0);
+        let (ecn, _, accurate, probing) = tcp("ecn = 'accurate'\nmtu_probing = 'always'");
+        assert_eq!((ecn, accurate, probing), (true, AccurateEcn::Offer, MtuProbing::Always));
+        assert!(toml::from_str::<Settings>("ecn = 'sometimes'").is_err());
+    }
+
+    #[test]
     fn an_unknown_key_is_named() {
         for text in
             ["adress = '10.0.0.2/24'", "[limits]\nadress = 3", "[[route]]\ndestination = ''\nadress = 1"]
@@ -436,6 +575,7 @@ mod tests {
             ("kernel_address = '10.0.0.1'", "kernel_address"),
             ("spin_us = 5000000", "spin_us"),
             ("congestion_control = 'vegas'", "congestion_control"),
+            ("syn_cookies = 'sometimes'", "syn_cookies"),
             ("socket_mode = '999'", "socket_mode"),
             ("name = 'a/b'", "name"),
             ("limits.sockets = 1", "limits.sockets"),

@@ -6,6 +6,7 @@
 //! Reading order: [`config`], [`worker`], [`accounting`], [`control`], [`process`], [`supervisor`], [`host`].
 
 pub mod accounting;
+mod clerk;
 pub mod clock;
 pub mod config;
 pub mod control;

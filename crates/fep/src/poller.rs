@@ -28,6 +28,8 @@ pub(crate) enum Source {
     Control(u32),
     /// An application rang.
     Doorbell(u32),
+    /// A clerk has read something.
+    Clerk,
 }
 
 impl Source {
@@ -40,6 +42,7 @@ impl Source {
             Self::Listener => (4, 0),
             Self::Control(index) => (5, index),
             Self::Doorbell(index) => (6, index),
+            Self::Clerk => (7, 0),
         };
         EventData::new_u64(kind << 32 | u64::from(index))
     }
@@ -54,6 +57,7 @@ impl Source {
             4 => Self::Listener,
             5 => Self::Control(index),
             6 => Self::Doorbell(index),
+            7 => Self::Clerk,
             _ => return None,
         })
     }

@@ -10,6 +10,7 @@ use device::Device;
 use device::capture::Capture;
 use device::coalesce::Coalesce;
 use device::tap::Tap;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -47,7 +48,15 @@ pub fn serve_supervisor() -> anyhow::Result<()> {
     prepared.worker.run(&prepared.stop).context("the worker cannot go on")
 }
 
+/// Every application takes some descriptors; the usual soft limit of 1024 is for programs that use select(2).
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // If it cannot be had, fewer applications fit, and those that do not are told so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
 fn prepare(handover: &Handover, descriptors: Descriptors, socket: &OwnedFd) -> anyhow::Result<Prepared> {
+    raise_descriptor_limit();
     let config = Config::new(&handover.settings)?;
     let device = open_device(&config, descriptors.device)?;
     let mut worker = Worker::new(clock::now(), device, config.network.clone(), config.worker.clone())?;

@@ -32,6 +32,28 @@ fn assert_empty(world: &World) {
 }
 
 #[test]
+fn connections_that_nobody_accepted_are_reset_by_death_and_the_others_are_closed_in_order() {
+    let mut world = World::new();
+    let mut app = world.app();
+    app.listen(80);
+    let taken = world.peer_connects(80);
+    let left = world.peer_connects(80);
+    world.settle();
+    let local = world.peer.local_addr(taken);
+    let accepted = app.accepted();
+    assert_eq!(accepted.len(), 2, "both were announced");
+    let socket = accepted.iter().copied().find(|&socket| app.channel.record(socket).remote() == local);
+    app.channel.record(socket.unwrap()).set_taken(true);
+    world.worker.end_application(app.place);
+    drop(app);
+    world.pass(Duration::from_millis(10));
+    // As on Linux: the program had not accepted the second one.
+    assert_eq!(world.peer.tcp(left).unwrap().error(), Some(tcp::Error::Reset));
+    let orderly = world.peer.tcp(taken).unwrap();
+    assert!(orderly.is_peer_closed() && orderly.error().is_none());
+}
+
+#[test]
 fn what_was_sent_before_death_still_arrives() {
     let (mut world, app, mut stream, peer) = common::connected();
     let sent = pattern(3, 0, 300_000);
@@ -76,8 +98,8 @@ fn a_dead_listener_refuses() {
     world.worker.end_application(app.place);
     drop(app);
     world.pass(Duration::from_millis(50));
-    // The worker has accepted it already, so it ends in order.
-    assert!(world.peer.tcp(waiting).unwrap().is_peer_closed());
+    // The worker has announced it, but the program has not accepted it.
+    assert_eq!(world.peer.tcp(waiting).unwrap().error(), Some(tcp::Error::Reset));
     let late = world.peer_connects(7);
     world.pass(Duration::from_millis(50));
     assert_eq!(world.peer.tcp(late).unwrap().error(), Some(tcp::Error::Refused));

@@ -212,14 +212,18 @@ impl MachineTime {
 /// Reads [`MachineTime`]; steps of 10 ms a processor.
 pub fn machine() -> io::Result<MachineTime> {
     let text = std::fs::read_to_string("/proc/stat")?;
-    let ticks: Vec<u64> = text
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .skip(1)
-        .filter_map(|field| field.parse().ok())
-        .collect();
+    machine_time(text.lines().next().unwrap_or_default())
+}
+
+/// The same of one processor.
+pub fn processor(number: usize) -> io::Result<MachineTime> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let name = format!("cpu{number} ");
+    machine_time(text.lines().find(|line| line.starts_with(&name)).unwrap_or_default())
+}
+
+fn machine_time(line: &str) -> io::Result<MachineTime> {
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
     // user nice system idle iowait irq softirq steal
     let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks[..] else {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "/proc/stat has another form"));

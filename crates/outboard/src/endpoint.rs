@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use base::IpCidr;
 use channel::app::Channel;
 use channel::control::Network;
-use channel::{Command, Event};
+use channel::{Command, Event, State};
 use device::Device;
 use fep::config::WorkerConfig;
 
 use crate::CongestionAlgorithm;
 use crate::env::Environment;
-use crate::raw::{Observer, Sending};
+use crate::raw::{Lender, Observer, Sending};
 
 /// How often something that is waited for on the way out is looked at, after so many looks at once.
 const FLUSH_INTERVAL: Duration = Duration::from_micros(200);
@@ -64,6 +64,7 @@ struct Inner {
     dispatch: Mutex<Vec<Event>>,
     /// Sockets that hold send memory, each with what it had queued when it was last looked at.
     holders: Mutex<VecDeque<(Weak<Sending>, u64)>>,
+    lender: Lender,
     is_dead: AtomicBool,
 }
 
@@ -151,6 +152,7 @@ impl Endpoint {
                 sockets: Mutex::default(),
                 dispatch: Mutex::default(),
                 holders: Mutex::default(),
+                lender: Lender::default(),
                 is_dead: AtomicBool::new(false),
             }),
         }
@@ -167,8 +169,12 @@ impl Endpoint {
     }
 
     /// The descriptors that keep the channel to the stack alive.
-    pub fn descriptors(&self) -> &[RawFd] {
-        &self.inner.descriptors
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.inner.descriptors.iter().copied().chain(self.inner.lender.descriptor())
+    }
+
+    pub(crate) fn lender(&self) -> &Lender {
+        &self.inner.lender
     }
 
     /// The addresses of the stack, with the prefixes of their links.
@@ -327,12 +333,19 @@ impl Endpoint {
         let open: Vec<(u32, Arc<Shared>)> =
             lock(&self.inner.sockets).iter().map(|(number, shared)| (*number, Arc::clone(shared))).collect();
         for (socket, shared) in &open {
+            for connection in shared.close_accepted() {
+                // Nobody has accepted it: it is reset. If the channel is closed, so is the connection.
+                let _ = self.inner.channel.post(&Command::Abort { socket: connection });
+            }
             if !shared.is_closed.swap(true, Ordering::AcqRel) {
                 let _ = self.inner.channel.post(&Command::Close { socket: *socket });
             }
         }
         let delivered = |(socket, shared): &(u32, Arc<Shared>)| {
-            self.inner.channel.record(*socket).acked() >= shared.queued.load(Ordering::Relaxed)
+            let record = self.inner.channel.record(*socket);
+            // The record of a socket that is done with begins anew: it tells no cursor any more.
+            let is_over = record.state().is_empty() || record.state().contains(State::CLOSED);
+            is_over || record.acked() >= shared.queued.load(Ordering::Relaxed)
         };
         let done = self.wait_until(end, || open.iter().all(delivered));
         // Ends the stack's thread, which lets the ends of the connections be acknowledged.

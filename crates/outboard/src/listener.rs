@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::options::{Blocking, each_address};
 use crate::raw::{self, Interest, SocketOption};
@@ -55,6 +56,17 @@ impl TcpListener {
                 other => return other.map(|(socket, peer)| (TcpStream::from_raw(socket), peer)),
             }
         }
+    }
+
+    /// Lets connections begin with data in the SYN (TCP Fast Open, RFC 7413), at most `pending` of which the handshake is not
+    /// over; 0: none. A client's duplicate SYN can then be taken for another connection: only for servers that bear it.
+    pub fn set_fast_open(&self, pending: u32) -> io::Result<()> {
+        self.raw().set_option(SocketOption::FastOpen(pending))
+    }
+
+    /// Connections are there to be accepted only with their first data, or after so long; zero: at once.
+    pub fn set_deferred_accept(&self, limit: Duration) -> io::Result<()> {
+        self.raw().set_option(SocketOption::DeferAccept(limit))
     }
 
     /// The connections as they come, without end.

@@ -356,3 +356,54 @@ fn a_listener_that_goes_resets_who_waits() {
     let end = (&near).read(&mut [0]);
     assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
+
+#[test]
+fn the_second_connection_brings_its_request_in_the_syn() {
+    let (server, client) = hosts();
+    let listener = TcpListener::bind(&server, (FIRST, 0)).unwrap();
+    listener.set_fast_open(16).unwrap();
+    let address = listener.local_addr().unwrap();
+    let request = pattern(4000);
+    for round in 0..3 {
+        thread::scope(|scope| {
+            let near = scope.spawn(|| {
+                let mut near = TcpStream::connect_with(&client, &address, &request).unwrap();
+                near.shutdown(Shutdown::Write).unwrap();
+                let mut answer = Vec::new();
+                near.read_to_end(&mut answer).unwrap();
+                answer
+            });
+            let (mut far, _) = listener.accept().unwrap();
+            let mut got = Vec::new();
+            far.read_to_end(&mut got).unwrap();
+            assert!(got == request, "round {round}: {} bytes", got.len());
+            far.write_all(&got).unwrap();
+            drop(far);
+            assert!(near.join().unwrap() == request);
+        });
+    }
+    // Nobody listens: the call that sends the SYN says so.
+    drop(listener);
+    let refused = TcpStream::connect_with(&client, &address, &request).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_put_off_accept_waits_for_the_first_bytes() {
+    let (server, client) = hosts();
+    let listener = TcpListener::bind(&server, (FIRST, 0)).unwrap();
+    listener.set_deferred_accept(Duration::from_secs(3600)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let mut near = TcpStream::connect(&client, listener.local_addr().unwrap()).unwrap();
+    // A connection to another listener takes the same way, later: what could have come has come.
+    let other = TcpListener::bind(&server, (FIRST, 0)).unwrap();
+    let _later = TcpStream::connect(&client, other.local_addr().unwrap()).unwrap();
+    other.accept().unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    near.write_all(b"now").unwrap();
+    listener.set_nonblocking(false).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    let mut got = [0; 3];
+    far.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"now");
+}

@@ -30,6 +30,7 @@ pub mod runner;
 pub mod schema;
 pub mod site;
 pub mod stats;
+pub mod storm;
 pub mod units;
 
 pub use lab;

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 use lab::{Lab, Process, Spawn, wait_for_port};
 
 use crate::ends::{self, Outcome, Plan, Said, Verify, Work};
+use crate::interrupt;
 use crate::meter::Reading;
 use crate::progress::Progress;
 use crate::results::{CpuSeconds, Measure};
 use crate::site::{Between, Site};
-use crate::{histogram, interrupt};
 
 /// How long the server may take to answer.
 const START: Duration = Duration::from_secs(20);
@@ -151,16 +151,9 @@ fn measure(site: &Site, plan: &Plan, outcome: &Outcome) -> Result<Measure> {
     }
     let receives = matches!(plan.work, Work::Stream | Work::Exchange | Work::Transact);
     Ok(Measure {
-        operations: outcome.operations,
-        bytes: outcome.bytes,
-        elapsed_seconds: outcome.elapsed_seconds,
-        latency_ns: outcome.latency_ns,
-        histogram: outcome.histogram.as_deref().map(histogram::from_text).transpose()?,
         longest_stall_seconds: (receives && outcome.longest_stall_seconds > 0.0)
             .then_some(outcome.longest_stall_seconds),
-        details: outcome.details.clone(),
-        verified: outcome.verified,
         cpu_seconds: CpuSeconds { application_own_work: own_work, ..CpuSeconds::default() },
-        ..Measure::default()
+        ..outcome.measure()?
     })
 }

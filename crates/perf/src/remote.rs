@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 
 use crate::ends::{self, Outcome, Plan, Said, Server, Verify};
 use crate::load::{self, Load};
+use crate::metrics;
 use crate::progress::Progress;
 use crate::results::{Document, Measure, Part, SubjectResult, Trial};
 use crate::runner::{self, Description, Rounds};
-use crate::{histogram, metrics};
 
 /// How a load runs between two machines.
 pub struct Remote {
@@ -130,17 +130,10 @@ fn carry_out(remote: &Remote, plan: &Plan, progress: &Progress) -> Result<Outcom
 /// What was done, as both ends agree, with what one of them spent on it.
 fn measure(outcome: &Outcome, end: &Outcome) -> Result<Measure> {
     Ok(Measure {
-        operations: outcome.operations,
-        bytes: outcome.bytes,
-        elapsed_seconds: outcome.elapsed_seconds,
-        latency_ns: outcome.latency_ns,
-        histogram: outcome.histogram.as_deref().map(histogram::from_text).transpose()?,
         longest_stall_seconds: (end.longest_stall_seconds > 0.0).then_some(end.longest_stall_seconds),
         cpu_seconds: end.cpu_seconds,
         counters: end.counters.clone(),
-        details: outcome.details.clone(),
-        verified: outcome.verified,
-        ..Measure::default()
+        ..outcome.measure()?
     }
     .with_rates())
 }

@@ -96,6 +96,9 @@ pub struct Setup {
     pub fep_arguments: Vec<String>,
     /// The `outboard` executable of the subject; `None`: this one.
     pub executable: Option<PathBuf>,
+    /// Whether the kernel's host takes packets in on the application's processors, as a network card's interrupts would
+    /// have it; otherwise that happens wherever they were sent.
+    pub steer: bool,
 }
 
 impl Setup {
@@ -119,7 +122,7 @@ pub struct Site {
 }
 
 /// The device's name on the peer's side, and on the kernel subject's side too.
-const DEVICE: &str = "link0";
+pub(crate) const DEVICE: &str = "link0";
 
 impl Site {
     /// Makes the namespaces and the link, and starts the FEP where there is one.
@@ -182,6 +185,11 @@ impl Site {
     /// A folder of this subject on the laboratory's memory file system.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Which processors each rôle uses.
+    pub fn placement(&self) -> &Placement {
+        &self.setup.placement
     }
 
     /// The namespace of the peer.
@@ -360,6 +368,11 @@ impl Site {
 /// A host on the kernel, linked to the peer by a veth pair.
 fn kernel_host(lab: &Lab, peer: &Namespace, setup: &Setup) -> Result<Namespace> {
     let host = lab.namespace("kernel host")?;
+    if setup.steer {
+        let mask = setup.placement.application.iter().fold(0_u64, |mask, one| mask | 1 << (one % 64));
+        // Devices made from now on have it.
+        host.set_sysctl("net.core.rps_default_mask", &format!("{mask:x}"))?;
+    }
     Link {
         ends: [
             LinkEnd { namespace: &host, device: DEVICE, address: Namespace::HOST },

@@ -11,7 +11,7 @@ use crate::description::{Description, InetSocket, Kind, Phase};
 use crate::runtime::{Side, side_of_peer};
 use crate::table::{self, Held};
 use crate::transfer::{self, Received};
-use crate::{connection, errno, real, sockaddr as address_of};
+use crate::{connection, errno, fast_open, real, sockaddr as address_of};
 
 /// The most buffers of one call, as in the kernel (`UIO_MAXIOV`).
 const MAX_BUFFERS: usize = 1024;
@@ -276,6 +276,13 @@ unsafe fn send_one(
     remote: Option<SocketAddr>,
 ) -> Option<io::Result<usize>> {
     let held = table::find(fd)?;
+    if fast_open::is_wanted(&held, flags) {
+        // SAFETY: the caller's buffer.
+        return match unsafe { slice(buffer, length) } {
+            Ok(bytes) => fast_open::connect_and_send(fd, &held, &[IoSlice::new(bytes)], remote, flags),
+            Err(error) => Some(Err(error)),
+        };
+    }
     let (socket, outboard) = match sender(fd, &held, remote)? {
         Ok(pair) => pair,
         Err(error) => return Some(Err(error)),

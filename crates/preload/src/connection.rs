@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+use std::time::Instant;
 
 use libc::{sockaddr, socklen_t};
 use outboard::raw::{self, Interest};
@@ -164,10 +165,7 @@ pub(crate) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 fn listen_outboard(fd: c_int, held: &Held, socket: &InetSocket, backlog: c_int) -> io::Result<()> {
     if socket.phase() == Phase::Kernel && kernel_name(fd).is_some_and(|name| name.port() == 0) {
         // Not bound: as if to the wildcard and any port.
-        let any: SocketAddr = match socket.family {
-            Family::V4 => (Ipv4Addr::UNSPECIFIED, 0).into(),
-            Family::V6 => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
+        let any = wildcard(socket.family, 0);
         if side_of_bind(socket.family, is_v6_only(fd, socket.family), any)? == Side::Both {
             bind_both(fd, held, socket, any)?;
         }
@@ -175,6 +173,13 @@ fn listen_outboard(fd: c_int, held: &Held, socket: &InetSocket, backlog: c_int) 
     match socket.outboard() {
         Some(outboard) => outboard.listen(u32::try_from(backlog).unwrap_or(0)),
         None => Ok(()),
+    }
+}
+
+fn wildcard(family: Family, port: u16) -> SocketAddr {
+    match family {
+        Family::V4 => (Ipv4Addr::UNSPECIFIED, port).into(),
+        Family::V6 => (std::net::Ipv6Addr::UNSPECIFIED, port).into(),
     }
 }
 
@@ -327,7 +332,7 @@ pub(crate) unsafe extern "C-unwind" fn connect(
 }
 
 /// Decides who carries the connection: the stack's socket, or none for the kernel.
-fn prepare_connect<'a>(
+pub(crate) fn prepare_connect<'a>(
     fd: c_int,
     held: &'a Held,
     socket: &'a InetSocket,
@@ -360,13 +365,18 @@ fn connect_outboard(socket: &InetSocket, outboard: &raw::Socket, peer: SocketAdd
         Err(error) if error.raw_os_error() == Some(libc::EALREADY) && !socket.nonblocking() => {}
         other => return other,
     }
-    match wait::for_socket(outboard, Interest::WRITABLE, deadline) {
-        Err(error) if errno::is_again(&error) => return Err(errno::error(libc::EINPROGRESS)),
-        other => other?,
-    }
+    wait_connected(outboard, deadline)?;
     // Asked again, it tells the outcome.
     match outboard.connect(for_stack(peer)) {
         Err(error) if error.raw_os_error() == Some(libc::EISCONN) => Ok(()),
+        other => other,
+    }
+}
+
+/// Waits for the end of a connection attempt.
+pub(crate) fn wait_connected(outboard: &raw::Socket, deadline: Option<Instant>) -> io::Result<()> {
+    match wait::for_socket(outboard, Interest::WRITABLE, deadline) {
+        Err(error) if errno::is_again(&error) => Err(errno::error(libc::EINPROGRESS)),
         other => other,
     }
 }
@@ -451,7 +461,8 @@ unsafe fn name(
     errno::status(value.and_then(|value| unsafe { address_of::write(value, family, address, length) }))
 }
 
-/// The stack's side of a datagram socket that the kernel alone carried so far.
+/// The stack's side of a datagram socket that the kernel alone carried so far. As with every first datagram, the socket
+/// gets a port if it has none; both sides have the same one.
 pub(crate) fn open_for_datagrams<'a>(
     fd: c_int,
     held: &'a Held,
@@ -462,9 +473,15 @@ pub(crate) fn open_for_datagrams<'a>(
     }
     let _change = socket.lock_change();
     if socket.existing().is_none() {
-        let outboard = open(fd, socket)?;
-        socket.adopt(outboard, Phase::Both);
-        socket.watchers.move_over(held, true);
+        match kernel_name(fd).map_or(0, |name| name.port()) {
+            0 => bind_both(fd, held, socket, wildcard(socket.family, 0))?,
+            port => {
+                let outboard = open(fd, socket)?;
+                // Another program of the stack may have the port; then the stack chooses one when the datagram goes out.
+                let _ = outboard.bind(for_stack(wildcard(socket.family, port)));
+                become_both(held, socket, outboard)?;
+            }
+        }
     }
     socket.set_phase(Phase::Both);
     socket.existing().ok_or_else(|| errno::error(libc::EBADF))

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use outboard::raw;
 
 use crate::epoll::{Epoll, Watchers};
+use crate::file::SentFile;
 use crate::sockaddr::Family;
 
 /// What a descriptor of ours stands for.
@@ -17,6 +18,8 @@ pub(crate) enum Description {
     Socket(InetSocket),
     /// An epoll instance.
     Epoll(Epoll),
+    /// A file that is lent to the FEP; every call on it is the kernel's.
+    File(SentFile),
 }
 
 impl Description {
@@ -25,7 +28,7 @@ impl Description {
     pub(crate) fn socket(&self) -> Option<&InetSocket> {
         match self {
             Self::Socket(socket) => Some(socket),
-            Self::Epoll(_) => None,
+            Self::Epoll(_) | Self::File(_) => None,
         }
     }
 
@@ -34,7 +37,16 @@ impl Description {
     pub(crate) fn epoll(&self) -> Option<&Epoll> {
         match self {
             Self::Epoll(epoll) => Some(epoll),
-            Self::Socket(_) => None,
+            Self::Socket(_) | Self::File(_) => None,
+        }
+    }
+
+    /// The lent file, if it is one.
+    #[inline]
+    pub(crate) fn file(&self) -> Option<&SentFile> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Socket(_) | Self::Epoll(_) => None,
         }
     }
 }

@@ -20,6 +20,8 @@ mod description;
 mod descriptor;
 mod epoll;
 mod errno;
+mod fast_open;
+mod file;
 mod info;
 mod message;
 mod options;

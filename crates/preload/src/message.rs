@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
 
 use crate::calls::{carried, lists, lists_mut, sender};
-use crate::{errno, real, sockaddr as address_of, table, transfer};
+use crate::{errno, fast_open, real, sockaddr as address_of, table, transfer};
 
 /// The most messages of one call, as in the kernel.
 const MAX_MESSAGES: usize = 1024;
@@ -125,6 +125,13 @@ unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Optio
     let message = unsafe { message.as_ref() }?;
     // SAFETY: the caller's pointer and its length.
     let remote = unsafe { address_of::read(message.msg_name.cast(), message.msg_namelen) };
+    if fast_open::is_wanted(&held, flags) {
+        // SAFETY: the caller's buffers.
+        return match unsafe { lists(message.msg_iov, message.msg_iovlen) } {
+            Ok(buffers) => fast_open::connect_and_send(fd, &held, buffers, remote, flags),
+            Err(error) => Some(Err(error)),
+        };
+    }
     Some(sender(fd, &held, remote)?.and_then(|(socket, outboard)| {
         // SAFETY: the caller's buffers.
         let buffers = unsafe { lists(message.msg_iov, message.msg_iovlen) }.map_err(too_long)?;

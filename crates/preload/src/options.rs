@@ -13,19 +13,20 @@ use crate::description::{Description, InetSocket, Kind, Phase};
 use crate::{errno, info, real, table};
 
 /// Options that a socket of the stack must not accept: data would go another way than the program then believes.
-const REFUSED: [(c_int, c_int); 8] = [
+const REFUSED: [(c_int, c_int); 9] = [
     (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
     (libc::SOL_TCP, libc::TCP_ULP),
     (libc::SOL_TCP, libc::TCP_REPAIR),
     (libc::SOL_TCP, libc::TCP_MD5SIG),
-    (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT),
+    (libc::SOL_TCP, libc::TCP_FASTOPEN_KEY),
+    (libc::SOL_TCP, libc::TCP_FASTOPEN_NO_COOKIE),
     (libc::SOL_UDP, libc::UDP_SEGMENT),
     (libc::SOL_UDP, libc::UDP_GRO),
     (libc::SOL_IP, libc::IP_TRANSPARENT),
 ];
 
 /// Options that a socket may have before it becomes the stack's; they are read back from the kernel's socket then.
-const CARRIED: [(c_int, c_int); 14] = [
+const CARRIED: [(c_int, c_int); 17] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
@@ -38,6 +39,9 @@ const CARRIED: [(c_int, c_int); 14] = [
     (libc::SOL_TCP, libc::TCP_KEEPINTVL),
     (libc::SOL_TCP, libc::TCP_KEEPCNT),
     (libc::SOL_TCP, libc::TCP_USER_TIMEOUT),
+    (libc::SOL_TCP, libc::TCP_DEFER_ACCEPT),
+    (libc::SOL_TCP, libc::TCP_FASTOPEN),
+    (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT),
     (libc::SOL_IP, libc::IP_TTL),
     (libc::SOL_IP, libc::IP_TOS),
 ];
@@ -74,6 +78,11 @@ pub(crate) unsafe extern "C" fn setsockopt(
     if socket.is_some_and(|socket| socket.phase() == Phase::Outboard) && REFUSED.contains(&(level, name)) {
         return errno::fail(libc::ENOPROTOOPT);
     }
+    if let Some(outboard) = socket.and_then(InetSocket::outboard)
+        && is_too_late(outboard, level, name)
+    {
+        return errno::fail(libc::EINVAL);
+    }
     if let (Some(socket), (libc::SOL_TCP, libc::TCP_CONGESTION), false) =
         (socket, (level, name), value.is_null())
         && socket.kind == Kind::Stream
@@ -104,6 +113,16 @@ pub(crate) unsafe extern "C" fn setsockopt(
         }
     }
     status
+}
+
+/// Linux: these are decided before a socket connects, and the second before it listens.
+fn is_too_late(outboard: &Socket, level: c_int, name: c_int) -> bool {
+    level == libc::SOL_TCP
+        && match name {
+            libc::TCP_FASTOPEN => !outboard.is_listening() && outboard.has_begun(),
+            libc::TCP_FASTOPEN_CONNECT => outboard.has_begun(),
+            _ => false,
+        }
 }
 
 /// Gives the stack's socket the options that the kernel's has.
@@ -177,6 +196,9 @@ fn meaning(level: c_int, name: c_int, bytes: &[u8]) -> Option<SocketOption> {
         (libc::SOL_TCP, libc::TCP_USER_TIMEOUT) => {
             SocketOption::UserTimeout(Duration::from_millis(u64::from(count)))
         }
+        (libc::SOL_TCP, libc::TCP_DEFER_ACCEPT) => SocketOption::DeferAccept(seconds),
+        (libc::SOL_TCP, libc::TCP_FASTOPEN) => SocketOption::FastOpen(count),
+        (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT) => SocketOption::FastOpenConnect(number != 0),
         (libc::SOL_IP, libc::IP_TTL) if number > 0 => SocketOption::Ttl(count),
         (libc::SOL_IP, libc::IP_TOS) => SocketOption::TypeOfService((count & 0xff) as u8),
         _ => return None,

@@ -142,7 +142,9 @@ impl<'a> Poll<'a> {
 
     fn watch(&self, waiter: &Waiter) {
         for (socket, interest) in self.sockets() {
-            waiter.watch(socket, interest);
+            // Errors and ends are told to readers and writers; who waits for nothing else counts as a reader.
+            let readable = interest.readable || !interest.writable;
+            waiter.watch(socket, Interest { readable, ..interest });
         }
     }
 

@@ -1,15 +1,17 @@
-//! sendfile and splice. A file's bytes are read straight into the send ring: one copy.
+//! sendfile and splice. The FEP reads the file where it can be lent ([`crate::file`]); else its bytes are read straight into
+//! the send ring: one copy.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;
 
 use libc::{off_t, size_t, ssize_t};
-use outboard::raw::{Interest, Socket};
+use outboard::raw::{Interest, MIN_FILL, Socket};
 
 use crate::calls::carried;
 use crate::description::{InetSocket, Kind};
+use crate::table::Held;
 use crate::transfer::with_sigpipe;
-use crate::{errno, real, table, wait};
+use crate::{errno, file, real, table, wait};
 
 /// The most that one call sends, as in the kernel (`MAX_RW_COUNT`).
 const MOST: usize = 0x7fff_f000;
@@ -90,12 +92,18 @@ fn send_file(
     offset: Option<&mut off_t>,
 ) -> io::Result<usize> {
     let deadline = socket.send_deadline();
+    let lent = if count >= MIN_FILL { source.lent(outboard) } else { None };
     let mut done = 0;
     let outcome = loop {
         if done == count {
             break Ok(());
         }
-        match one_piece(outboard, &mut source, (count - done).min(PIECE)) {
+        let wanted = (count - done).min(PIECE);
+        let piece = match &lent {
+            Some((file, size)) => source.lent_piece(outboard, file, *size, wanted),
+            None => one_piece(outboard, &mut source, wanted),
+        };
+        match piece {
             Ok(0) => break Ok(()),
             Ok(sent) => done += sent,
             Err(error) if errno::is_again(&error) && !socket.nonblocking() => {
@@ -112,6 +120,39 @@ fn send_file(
     match outcome {
         Err(error) if done == 0 => Err(error),
         _ => Ok(done),
+    }
+}
+
+impl Source {
+    /// The file behind the descriptor with its size, if it is lent to the FEP.
+    fn lent(&self, outboard: &Socket) -> Option<(Held, u64)> {
+        file::lent(self.fd, self.begin()?, outboard)
+    }
+
+    /// Where the next byte is.
+    fn begin(&self) -> Option<u64> {
+        let position = match self.position {
+            Some(position) => position,
+            // SAFETY: no pointers.
+            None => unsafe { libc::lseek64(self.fd, 0, libc::SEEK_CUR) },
+        };
+        u64::try_from(position).ok()
+    }
+
+    /// Has the FEP read a piece, or copies it where that is better.
+    fn lent_piece(&mut self, outboard: &Socket, held: &Held, size: u64, wanted: usize) -> io::Result<usize> {
+        let (Some(file), Some(begin)) = (held.file(), self.begin()) else {
+            return one_piece(outboard, self, wanted);
+        };
+        let left = usize::try_from(size.saturating_sub(begin)).unwrap_or(usize::MAX);
+        let sent = outboard.sender().send_file(file.lent(), begin, wanted.min(left))?;
+        let Some(sent) = sent else { return one_piece(outboard, self, wanted) };
+        match &mut self.position {
+            Some(position) => *position += sent as off_t,
+            // SAFETY: no pointers.
+            None => _ = unsafe { libc::lseek64(self.fd, sent as off_t, libc::SEEK_CUR) },
+        }
+        Ok(sent)
     }
 }
 

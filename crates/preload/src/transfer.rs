@@ -10,7 +10,7 @@ use outboard::raw::{Interest, Socket};
 
 use crate::description::{InetSocket, Kind, Phase};
 use crate::runtime::for_stack;
-use crate::{errno, wait};
+use crate::{errno, fast_open, wait};
 
 /// What a receive gave.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +48,8 @@ fn receive_stream(
     flags: c_int,
 ) -> io::Result<Received> {
     if flags & libc::MSG_OOB != 0 {
-        return Err(errno::error(libc::EINVAL)); // urgent data stays in the stream (RFC 6093 §4)
+        // As on Linux with SO_OOBINLINE: urgent data stays in the stream (RFC 6093 §4).
+        return Err(errno::error(libc::EINVAL));
     }
     let peek = flags & libc::MSG_PEEK != 0;
     let all = flags & libc::MSG_WAITALL != 0 && !peek;
@@ -145,7 +146,14 @@ pub(crate) fn send(
     flags: c_int,
 ) -> io::Result<usize> {
     match socket.kind {
-        Kind::Stream => with_sigpipe(flags, send_stream(socket, outboard, buffers, flags)),
+        Kind::Stream => {
+            let begins = outboard.begins_with_send();
+            let mut sent = send_stream(socket, outboard, buffers, flags);
+            if begins && !socket.may_not_wait(flags) {
+                sent = sent.and_then(|count| fast_open::outcome(socket, outboard, count));
+            }
+            with_sigpipe(flags, sent)
+        }
         Kind::Datagram => send_datagram(socket, outboard, buffers, remote, flags),
     }
 }

@@ -60,8 +60,9 @@ struct Half {
     heard_stamp: Option<u32>,
     /// The right edge of the peer's window, as it has been told.
     allowed: Option<SeqNumber>,
-    /// A window of the peer that came before this end had a sequence number.
+    /// A window of the peer that came before this end had a sequence number, and the number of the SYN it came with.
     early_window: Option<u16>,
+    peer_initial: Option<SeqNumber>,
 }
 
 impl Half {
@@ -79,6 +80,7 @@ impl Half {
             heard_stamp: None,
             allowed: None,
             early_window: None,
+            peer_initial: None,
         }
     }
 }
@@ -139,8 +141,13 @@ impl Observer {
         let peer_scale = self.halves.get(&ends).and_then(|half| half.scale);
         let end = header.seq + payload + u32::from(syn) + u32::from(header.flags.contains(Flags::FIN));
         let half = self.halves.entry(reverse(ends)).or_insert_with(|| Half::new(SeqNumber(0)));
-        if syn && !header.flags.contains(Flags::ACK) && !half.has_sent() && half.heard != Some(end) {
-            *half = Half { early_window: Some(header.window), ..Half::new(SeqNumber(0)) };
+        let asks = syn && !header.flags.contains(Flags::ACK);
+        if asks && !half.has_sent() && half.peer_initial != Some(header.seq) {
+            *half = Half {
+                early_window: Some(header.window),
+                peer_initial: Some(header.seq),
+                ..Half::new(SeqNumber(0))
+            };
         }
         half.heard = Some(half.heard.map_or(end, |heard| heard.later(end)));
         if let Some(stamps) = header.options.timestamps {
@@ -206,7 +213,9 @@ fn check_data(
     broken: &mut Vec<&'static str>,
 ) {
     let fin = header.flags.contains(Flags::FIN);
-    if payload > 0 || fin {
+    // RFC 7413 §4.1.3: the data of a SYN goes before any window is known.
+    let asks = header.flags.intersection(Flags::SYN | Flags::ACK) == Flags::SYN;
+    if (payload > 0 || fin) && !asks {
         // One sequence number more than the window: a probe, or a FIN.
         if half.allowed.is_none_or(|allowed| end.after(allowed + 1)) {
             broken.push("goes beyond the peer's window");
@@ -245,7 +254,8 @@ fn check_acknowledgement(
     let edge = header.ack + (u32::from(header.window) << shift);
     // Rounding to the unit of the window may take back less than one unit.
     let slack = (1_u32 << shift) - 1;
-    if half.edge.is_some_and(|before| (edge + slack).before(before)) {
+    // The window of a SYN-ACK is not scaled; one that is repeated after early data (RFC 7413 §4.2.2) may tell of less.
+    if !syn && half.edge.is_some_and(|before| (edge + slack).before(before)) {
         broken.push("shrinks the window");
     }
     half.edge = Some(half.edge.map_or(edge, |before| before.later(edge)));

@@ -39,8 +39,52 @@ pub struct StackConfig {
     pub share_path_information: bool,
     /// Time to live of packets that a socket does not set itself.
     pub ttl: u8,
+    /// When listeners answer SYNs with cookies.
+    pub syn_cookies: SynCookieMode,
+    /// TCP Fast Open; a socket uses it only where its owner asks for it.
+    pub fast_open: FastOpenConfig,
     /// The defaults of every TCP connection.
     pub tcp: tcp::Config,
+}
+
+/// When a listener answers a SYN with a cookie (RFC 4987 §3.6), which costs no memory until the peer has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SynCookieMode {
+    /// Never: when too many connections are half-open, the oldest make room.
+    Off,
+    /// When too many connections are half-open.
+    #[default]
+    WhenFull,
+    /// Always.
+    Always,
+}
+
+/// TCP Fast Open (RFC 7413).
+#[derive(Clone, Debug)]
+pub struct FastOpenConfig {
+    /// Connections may be opened with data in the SYN.
+    pub client: bool,
+    /// Listeners may take data that comes in a SYN.
+    pub server: bool,
+    /// The key of the server's cookies, for servers that share an address or must know their cookies again after a
+    /// restart; its owner renews it by `Stack::renew_fast_open_key`. `None`: a random one.
+    pub key: Option<[u8; 16]>,
+    /// How often a random key is renewed; the one before stays good for as long again. Zero: never.
+    pub key_lifetime: Duration,
+    /// How many peers are remembered with their cookies.
+    pub max_peers: usize,
+}
+
+impl Default for FastOpenConfig {
+    fn default() -> Self {
+        Self {
+            client: true,
+            server: true,
+            key: None,
+            key_lifetime: Duration::from_secs(24 * 3600),
+            max_peers: 1024,
+        }
+    }
 }
 
 /// What is done about other hosts that use an address of ours (RFC 5227).
@@ -99,6 +143,13 @@ pub struct SocketOptions {
     pub user_timeout: Option<Duration>,
     /// `TCP_LINGER2`: how long an orphan stays in FIN-WAIT-2; `None`: the stack's default.
     pub linger2: Option<Duration>,
+    /// `TCP_FASTOPEN`: how many connections of a listener may have begun with data in the SYN and not yet finished
+    /// their handshake; 0: none.
+    pub fast_open: u32,
+    /// `TCP_FASTOPEN_CONNECT`: an active open uses fast open; with a cookie its SYN waits for the first data.
+    pub fast_open_connect: bool,
+    /// `TCP_DEFER_ACCEPT`: a listener's connections are established only with their first data, or after this time.
+    pub defer_accept: Option<Duration>,
 }
 
 /// One option, changed while the socket lives.
@@ -130,6 +181,12 @@ pub enum SocketOption {
     UserTimeout(Option<Duration>),
     /// `TCP_LINGER2`.
     Linger2(Option<Duration>),
+    /// `TCP_FASTOPEN`.
+    FastOpen(u32),
+    /// `TCP_FASTOPEN_CONNECT`.
+    FastOpenConnect(bool),
+    /// `TCP_DEFER_ACCEPT`.
+    DeferAccept(Option<Duration>),
 }
 
 impl SocketOptions {
@@ -149,6 +206,9 @@ impl SocketOptions {
             SocketOption::ReceiveLimit(bytes) => self.receive_limit = Some(bytes),
             SocketOption::UserTimeout(time) => self.user_timeout = time,
             SocketOption::Linger2(time) => self.linger2 = time,
+            SocketOption::FastOpen(limit) => self.fast_open = limit,
+            SocketOption::FastOpenConnect(on) => self.fast_open_connect = on,
+            SocketOption::DeferAccept(time) => self.defer_accept = time,
         }
     }
 }
@@ -172,6 +232,8 @@ impl Default for StackConfig {
             conflict_detection: ConflictDetection::default(),
             share_path_information: true,
             ttl: 64,
+            syn_cookies: SynCookieMode::default(),
+            fast_open: FastOpenConfig::default(),
             tcp: tcp::Config::default(),
         }
     }

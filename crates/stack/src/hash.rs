@@ -2,6 +2,7 @@
 
 use core::hash::{BuildHasher, Hasher};
 
+use base::Rng;
 use siphasher::sip::SipHasher13;
 
 /// SipHash-1-3 with the stack's key, for the hash maps.
@@ -29,4 +30,12 @@ impl BuildHasher for KeyedState {
     fn build_hasher(&self) -> SipHasher13 {
         self.hasher
     }
+}
+
+/// A key that nobody knows.
+pub(crate) fn random_key(rng: &mut dyn Rng) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
+    key[8..].copy_from_slice(&rng.next_u64().to_le_bytes());
+    key
 }

@@ -94,7 +94,10 @@ mod udp_sockets;
 mod wheel;
 
 pub use buffers::{BufferFamily, DatagramBuffer, DatagramMeta, Full};
-pub use config::{ConflictDetection, InterfaceConfig, SocketOption, SocketOptions, StackConfig};
+pub use config::{
+    ConflictDetection, FastOpenConfig, InterfaceConfig, SocketOption, SocketOptions, StackConfig,
+    SynCookieMode,
+};
 pub use error::SocketError;
 pub use flow::FourTuple;
 pub use heap::{HeapBuffers, HeapDatagrams, HeapStream};

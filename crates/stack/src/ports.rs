@@ -58,6 +58,13 @@ pub(crate) struct PortTable {
 
 const COUNTERS: usize = 64;
 
+/// A choice of a port that is going on.
+pub(crate) struct Choice {
+    offset: u32,
+    counter: usize,
+    left: u32,
+}
+
 impl Holder {
     fn of(claim: &Claim) -> Self {
         Self { address: claim.local.ip(), manner: claim.manner, count: 1 }
@@ -184,31 +191,27 @@ impl PortTable {
         })
     }
 
-    /// An ephemeral port for a connection from `address` to `remote`: RFC 6056 §3.3.4, double-hash selection. It is
-    /// enough that both ends together are free, which `taken` tells; ports that somebody bound are left alone.
-    pub(crate) fn pick_for_connect(
-        &mut self,
-        address: IpAddr,
-        remote: SocketAddr,
-        mut taken: impl FnMut(u16) -> bool,
-    ) -> Option<u16> {
+    /// Begins the choice of an ephemeral port for a connection from `address` to `remote`: RFC 6056 §3.3.4, double-hash
+    /// selection. It is enough that both ends together are free, which the caller finds out.
+    pub(crate) fn begin_choice(&self, address: IpAddr, remote: SocketAddr) -> Choice {
         let word = self.hash.hash_bytes(key_bytes(address, remote).as_slice());
         let count = u32::from(self.last - self.first) + 1;
-        let offset = word as u32 % count;
-        let counter = (word >> 32) as usize % COUNTERS;
-        for _ in 0..count {
-            let step = self.counters[counter];
-            self.counters[counter] = step.wrapping_add(1);
-            let port = self.first + ((offset + u32::from(step)) % count) as u16;
-            let bound = self
-                .buckets
-                .get(&port)
-                .is_some_and(|bucket| bucket.holders().iter().any(|holder| holder.manner.explicit));
-            if !bound && !taken(port) {
-                return Some(port);
-            }
-        }
-        None
+        Choice { offset: word as u32 % count, counter: (word >> 32) as usize % COUNTERS, left: count }
+    }
+
+    /// The next port to try; `None`: each was tried.
+    pub(crate) fn next_choice(&mut self, choice: &mut Choice) -> Option<u16> {
+        choice.left = choice.left.checked_sub(1)?;
+        let step = self.counters[choice.counter];
+        self.counters[choice.counter] = step.wrapping_add(1);
+        let count = u32::from(self.last - self.first) + 1;
+        Some(self.first + ((choice.offset + u32::from(step)) % count) as u16)
+    }
+
+    /// Whether somebody bound the port: then it is left alone.
+    pub(crate) fn is_bound(&self, port: u16) -> bool {
+        let bucket = self.buckets.get(&port);
+        bucket.is_some_and(|bucket| bucket.holders().iter().any(|holder| holder.manner.explicit))
     }
 }
 
@@ -289,16 +292,16 @@ mod tests {
         let mut table = table();
         let address = IpAddr::from([10, 0, 0, 1]);
         let remote = SocketAddr::from(([10, 0, 0, 2], 80));
-        let mut taken = std::collections::HashSet::new();
         table.hold(&claim("10.0.0.1:40050", PLAIN));
-        for _ in 0..99 {
-            let port = table.pick_for_connect(address, remote, |port| taken.contains(&port)).unwrap();
-            assert!((40_000..=40_099).contains(&port) && port != 40_050);
-            assert!(taken.insert(port));
-        }
-        assert_eq!(table.pick_for_connect(address, remote, |port| taken.contains(&port)), None);
+        assert!(table.is_bound(40_050) && !table.is_bound(40_051));
+        let mut choice = table.begin_choice(address, remote);
+        let tried: Vec<u16> = std::iter::from_fn(|| table.next_choice(&mut choice)).collect();
+        let each: std::collections::HashSet<u16> = tried.iter().copied().collect();
+        assert_eq!((tried.len(), each.len()), (100, 100));
+        assert!(tried.iter().all(|port| (40_000..=40_099).contains(port)));
         let other = SocketAddr::from(([10, 0, 0, 3], 80));
-        assert!(table.pick_for_connect(address, other, |_| false).is_some());
+        let mut choice = table.begin_choice(address, other);
+        assert_ne!(table.next_choice(&mut choice), Some(tried[0]));
         let any = claim("0.0.0.0:0", PLAIN);
         assert!(table.pick_for_bind(any, 17).is_some_and(|port| port != 40_050));
     }

@@ -136,6 +136,24 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The values at two indices.
+    pub(crate) fn pair_mut(&mut self, one: u32, other: u32) -> Option<[&mut T; 2]> {
+        let page_of = |index: u32| (index >> PAGE_BITS) as usize;
+        let slot_of = |index: u32| index as usize & (PAGE_SLOTS - 1);
+        let slots = if page_of(one) == page_of(other) {
+            let page = self.pages.get_mut(page_of(one))?.as_mut()?;
+            page.slots.get_disjoint_mut([slot_of(one), slot_of(other)]).ok()?
+        } else {
+            let [first, second] = self.pages.get_disjoint_mut([page_of(one), page_of(other)]).ok()?;
+            let (first, second) = (first.as_mut()?, second.as_mut()?);
+            [first.slots.get_mut(slot_of(one))?, second.slots.get_mut(slot_of(other))?]
+        };
+        match slots {
+            [Slot::Used { value: one, .. }, Slot::Used { value: other, .. }] => Some([one, other]),
+            _ => None,
+        }
+    }
+
     /// The key of what stands at `index`.
     pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
         match self.slot(index)? {
@@ -245,6 +263,20 @@ mod tests {
         assert_eq!(slab.get(second), Some(&"second"));
         assert_eq!(slab.remove(second.index), Some("second"));
         assert_eq!(slab.remove(second.index), None);
+    }
+
+    #[test]
+    fn two_values_are_held_at_once_wherever_they_stand() {
+        let mut slab = Slab::new();
+        let keys: Vec<_> = (0..3 * PAGE_SLOTS as u32).map(|number| slab.insert(number)).collect();
+        let last = keys.last().unwrap().index;
+        for (one, other) in [(0, 1), (1, 0), (3, last), (last, 3)] {
+            assert_eq!(slab.pair_mut(one, other).map(|pair| pair.map(|value| *value)), Some([one, other]));
+        }
+        assert_eq!(slab.pair_mut(5, 5), None, "one value is not two");
+        assert_eq!(slab.pair_mut(5, last + 1), None);
+        slab.remove(5);
+        assert_eq!(slab.pair_mut(5, 6), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::list::{Link, Links, List, NIL};
 use crate::path::CachedPath;
 use crate::ports::{Claim, Manner};
 use crate::slab::{Key, Slab};
+use crate::tcp_sockets::EarlyQueue;
 use crate::wheel::TimerKey;
 use crate::{InterfaceId, SocketId};
 
@@ -85,6 +86,9 @@ pub(crate) struct Listener<B: BufferFamily> {
     pub(crate) owner: B::Owner,
     pub(crate) options: SocketOptions,
     pub(crate) queues: Queues,
+    /// Until when an acknowledged cookie can be one of this listener's.
+    pub(crate) cookies_until: Instant,
+    pub(crate) early: EarlyQueue,
 }
 
 /// A listener's connections.
@@ -109,9 +113,21 @@ pub(crate) enum Stage {
     Owned,
 }
 
+/// Where a connection's other end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Partner {
+    /// Somewhere: segments reach it.
+    Remote,
+    /// At this socket, which is joined with this one.
+    Joined(u32),
+    /// It was joined with this one, and is no more.
+    Gone,
+}
+
 pub(crate) struct TcpSocket<B: BufferFamily> {
     pub(crate) connection: tcp::Connection,
     pub(crate) stream: B::Stream,
+    pub(crate) partner: Partner,
     pub(crate) path: Option<CachedPath>,
     pub(crate) timer: Option<TimerKey>,
     /// When the timer fires; never later than the connection's deadline.
@@ -123,6 +139,8 @@ pub(crate) struct TcpSocket<B: BufferFamily> {
     pub(crate) family: Link,
     /// Still in the table of flows.
     pub(crate) in_flows: bool,
+    /// The listener that counts it among those whose handshake is not over although their data was taken.
+    pub(crate) early_of: Option<Key>,
 }
 
 pub(crate) struct UdpSocket<B: BufferFamily> {
@@ -219,6 +237,7 @@ impl<B: BufferFamily> TcpSocket<B> {
             opened: now,
             connection,
             stream,
+            partner: Partner::Remote,
             path: None,
             timer: None,
             armed: Instant::FAR_FUTURE,
@@ -226,6 +245,7 @@ impl<B: BufferFamily> TcpSocket<B> {
             parent: NIL,
             family: Link::new(),
             in_flows: true,
+            early_of: None,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::config::{ConflictDetection, InterfaceConfig, SocketOption, StackConfi
 use crate::egress::Identifications;
 use crate::error::SocketError;
 use crate::flow::{FlowTable, FourTuple};
-use crate::hash::KeyedState;
+use crate::hash::{KeyedState, random_key};
 use crate::interface::{AddressState, Interface, InterfaceId};
 use crate::limit::TokenBucket;
 use crate::list::List;
@@ -22,7 +22,7 @@ use crate::route::{Route, RouteTable};
 use crate::slab::Slab;
 use crate::socket::{ChangedLinks, Endpoints, Kind, Socket, SocketKind};
 use crate::stats::{Stats, Work};
-use crate::tcp_sockets::TimeWaitRecord;
+use crate::tcp_sockets::{Crowds, FastOpenState, TimeWaitRecord};
 use crate::wheel::{TimerKey, Wheel};
 
 /// Steps of the timer wheel in one call of `handle_deadlines`.
@@ -99,6 +99,8 @@ pub struct Stack<B: BufferFamily> {
     pub(crate) rng: Box<dyn Rng + Send>,
     pub(crate) hash: KeyedState,
     pub(crate) isn: tcp::IsnGenerator,
+    pub(crate) syn_cookies: tcp::SynCookies,
+    pub(crate) fast_open: FastOpenState,
     pub(crate) stats: Stats,
     /// Number 0 is the way to ourselves.
     pub(crate) interfaces: Vec<Interface>,
@@ -118,6 +120,8 @@ pub struct Stack<B: BufferFamily> {
     pub(crate) tcp_flows: FlowTable,
     pub(crate) udp_flows: FlowTable,
     pub(crate) tcp_ports: PortTable,
+    /// Destinations to which most ports are taken.
+    pub(crate) crowds: Crowds,
     pub(crate) udp_ports: PortTable,
     pub(crate) listeners: Endpoints,
     pub(crate) udp_endpoints: Endpoints,
@@ -142,13 +146,14 @@ impl<B: BufferFamily> Stack<B> {
     pub fn new(config: StackConfig, rng: impl Rng + Send + 'static, hash_key: [u8; 16]) -> Self {
         let mut rng: Box<dyn Rng + Send> = Box::new(rng);
         let hash = KeyedState::new(hash_key);
-        let mut isn_key = [0; 16];
-        isn_key[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
-        isn_key[8..].copy_from_slice(&rng.next_u64().to_le_bytes());
+        let isn_key = random_key(&mut *rng);
+        let cookie_key = random_key(&mut *rng);
         let limit = || TokenBucket::new(config.error_rate, config.error_burst);
         let ports = |tcp| PortTable::new(config.ephemeral_ports, tcp, hash.clone());
         let mut stack = Self {
             isn: tcp::IsnGenerator::new(isn_key),
+            syn_cookies: tcp::SynCookies::new(cookie_key),
+            fast_open: FastOpenState::new(&config.fast_open, hash.clone()),
             stats: Stats::default(),
             interfaces: Vec::new(),
             locals: Vec::new(),
@@ -170,6 +175,7 @@ impl<B: BufferFamily> Stack<B> {
             tcp_flows: FlowTable::new(hash.clone()),
             udp_flows: FlowTable::new(hash.clone()),
             tcp_ports: ports(true),
+            crowds: Crowds::new(config.ephemeral_ports, hash.clone()),
             udp_ports: ports(false),
             listeners: Endpoints::new(hash.clone()),
             udp_endpoints: Endpoints::new(hash.clone()),
@@ -293,7 +299,10 @@ impl<B: BufferFamily> Stack<B> {
             | SocketOption::Keepalive(_)
             | SocketOption::ReceiveLimit(_)
             | SocketOption::UserTimeout(_)
-            | SocketOption::Linger2(_) => return self.set_tcp_option(now, id, option),
+            | SocketOption::Linger2(_)
+            | SocketOption::FastOpen(_)
+            | SocketOption::FastOpenConnect(_)
+            | SocketOption::DeferAccept(_) => return self.set_tcp_option(now, id, option),
         }
         Ok(())
     }
@@ -443,6 +452,7 @@ impl<B: BufferFamily> Stack<B> {
 
     /// The socket is done with: its port, its timers and its buffers go, and its owner is told.
     pub(crate) fn release(&mut self, index: u32) {
+        self.part(index);
         self.leave_output(index);
         self.leave_tables(index);
         self.release_port(index);

@@ -21,6 +21,12 @@ macro_rules! counters {
 }
 
 counters! {
+    /// Connections whose two ends are both here, joined without segments.
+    tcp_cut_through,
+    /// Payload bytes that went from one end of such a connection to the other.
+    cut_through_bytes,
+    /// Datagrams that went from one socket here to another without a packet.
+    udp_cut_through,
     /// Frames received.
     frames_in,
     /// Bytes of frames received.
@@ -171,6 +177,26 @@ counters! {
     drop_half_open,
     /// SYNs dropped since too many connections were half-open, or the table of sockets was full.
     drop_syn_queue,
+    /// SYNs answered with a cookie.
+    syn_cookies_sent,
+    /// Connections made of an acknowledged cookie.
+    syn_cookies_received,
+    /// Acknowledgements to a listener that were no cookie of ours, or too late.
+    syn_cookies_failed,
+    /// Active opens whose SYN carried data that the peer took.
+    fast_open_active,
+    /// Active opens whose SYN carried data in vain.
+    fast_open_active_fail,
+    /// Active opens without fast open although it was asked for, since SYNs with it to that peer were lost.
+    fast_open_avoided,
+    /// Connections that began with data in the SYN, or with a cookie that allows it.
+    fast_open_passive,
+    /// SYNs with a fast-open cookie that is not ours.
+    fast_open_passive_fail,
+    /// SYNs that asked for a fast-open cookie.
+    fast_open_cookies_asked,
+    /// SYNs with data not taken since too many connections had begun so.
+    fast_open_overflow,
     /// Segments that a listener has no use for.
     drop_listen_segment,
     /// Segments received in TIME-WAIT.

@@ -12,7 +12,7 @@ use crate::interface::{FrameSink, InterfaceId, SinkFull};
 use crate::path::{CachedPath, Opening, Path};
 use crate::queue::{FrameQueue, QueuedFrame};
 use crate::slab::Key;
-use crate::socket::{Kind, OutputLinks, OutputPlace};
+use crate::socket::{Kind, OutputLinks, OutputPlace, Partner};
 use crate::stack::Stack;
 
 /// Frames that one call of `poll_transmit` gives out at most; as many again between own sockets.
@@ -133,7 +133,12 @@ impl<B: BufferFamily> Stack<B> {
     /// The socket may have something to send.
     pub(crate) fn schedule(&mut self, index: u32) {
         let Some(socket) = self.sockets.get_index_mut(index) else { return };
-        if socket.place == OutputPlace::Nowhere {
+        if socket.place != OutputPlace::Nowhere {
+            return;
+        }
+        if socket.tcp().is_some_and(|tcp| tcp.partner != Partner::Remote) {
+            self.join_round(index, InterfaceId::LOOPBACK);
+        } else {
             socket.place = OutputPlace::Unrouted;
             self.unrouted.push_back(&mut OutputLinks(&mut self.sockets), index);
         }
@@ -225,7 +230,7 @@ impl<B: BufferFamily> Stack<B> {
             self.sockets_polled += 1;
             let mut budget = Budget { frames, turn_frames: TURN_FRAMES, turn_bytes: TURN_BYTES };
             let turn = match socket.kind {
-                Kind::Tcp(_) => self.transmit_tcp(now, index, interface, sink, &mut budget),
+                Kind::Tcp(_) => self.turn_of_tcp(now, index, interface, sink, &mut budget),
                 Kind::Udp(_) => self.transmit_udp(now, index, interface, sink, &mut budget),
                 Kind::Bound(_) | Kind::Listener(_) | Kind::Released => Turn::Done,
             };
@@ -240,6 +245,22 @@ impl<B: BufferFamily> Stack<B> {
             frames = self.transmit_control(interface, sink, frames, TURN_FRAMES);
         }
         frames
+    }
+
+    fn turn_of_tcp(
+        &mut self,
+        now: Instant,
+        index: u32,
+        interface: InterfaceId,
+        sink: &mut impl FrameSink,
+        budget: &mut Budget,
+    ) -> Turn {
+        if interface == InterfaceId::LOOPBACK
+            && let Some(turn) = self.cut_through(now, index, budget)
+        {
+            return turn;
+        }
+        self.transmit_tcp(now, index, interface, sink, budget)
     }
 
     fn transmit_control(
@@ -287,7 +308,7 @@ impl<B: BufferFamily> Stack<B> {
             let empty = FrameQueue::new(MAX_LOOPBACK_FRAMES, MAX_LOOPBACK_BYTES);
             let mut queue = core::mem::replace(&mut link.control, empty);
             let (sent, bytes) = (self.stats.frames_out, self.stats.bytes_out);
-            self.transmit_on(now, InterfaceId::LOOPBACK, &mut LoopbackSink(&mut queue), frames);
+            frames = self.transmit_on(now, InterfaceId::LOOPBACK, &mut LoopbackSink(&mut queue), frames);
             // These never reached a device.
             (self.stats.frames_out, self.stats.bytes_out) = (sent, bytes);
             core::mem::swap(&mut queue, &mut self.interfaces[InterfaceId::LOOPBACK.index()].control);

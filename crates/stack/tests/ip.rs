@@ -338,6 +338,83 @@ fn errors_reach_only_sockets_that_sent_the_packet() {
     assert_eq!(world.stack(0).tcp(second).unwrap().mss(), 552 - 40 - 12);
 }
 
+/// RFC 5927 §4 to §7, RFC 6633: whatever ICMP says, an established connection goes on.
+#[test]
+fn no_icmp_message_ends_or_slows_an_established_connection() {
+    let mut world = World::new(14, LinkConfig { offload: Offload::None, ..LinkConfig::default() });
+    let (client, server) = world.pair(80);
+    let local = world.stack(0).local_addr(client).unwrap();
+    let (mut up, mut incoming) = (common::Outgoing::new(1, 400_000), common::Incoming::new(1));
+    // The enemy on the path sees every sequence number, and answers each segment with something.
+    world.log = Some(Vec::new());
+    let router = IpAddr::from([10, 0, 0, 254]);
+    let mut messages: Vec<Message> = (0..16u8)
+        .filter(|code| *code != unreachable::FRAGMENTATION_NEEDED)
+        .map(|code| Message::Unreachable { code, next_hop_mtu: 0 })
+        .collect();
+    // Source quench (RFC 6633), a redirect, both kinds of time exceeded, a parameter problem.
+    messages.push(Message::Other { kind: 4, code: 0, rest: [0; 4] });
+    messages.push(Message::Other { kind: 5, code: 1, rest: [10, 0, 0, 9] });
+    messages.push(Message::TimeExceeded { code: 0 });
+    messages.push(Message::TimeExceeded { code: 1 });
+    messages.push(Message::ParameterProblem { code: 0, pointer: 0 });
+    let mut next = 0;
+    assert!(world.run_until(Duration::from_secs(100), |world| {
+        world.pump(0, client, &mut up);
+        world.drain(1, server, &mut incoming);
+        world.flush();
+        let log = std::mem::take(world.log.as_mut().unwrap());
+        for (_, frame) in log.iter().filter(|(from, _)| *from == 0) {
+            let Some((_, segment)) = build::open(frame).filter(|(_, segment)| segment.len() > 8) else {
+                continue;
+            };
+            let seq = u32::from_be_bytes(segment[4..8].try_into().unwrap());
+            let mut quote = build::tcp(local, at(1, 80), wire::tcp::Flags::ACK, seq, 0, b"");
+            quote.truncate(28);
+            let error = build::icmp(router, ip(0), messages[next % messages.len()], &quote);
+            next += 1;
+            world.inject(0, build::ethernet(1, 0, &error));
+        }
+        incoming.finished
+    }));
+    assert!(next > messages.len(), "each was tried: {next}");
+    assert_eq!(incoming.read, 400_000);
+    let stats = world.stack(0).tcp(client).map(|connection| connection.stats());
+    assert!(stats.is_none_or(|stats| stats.retransmissions == 0 && stats.timeouts == 0));
+    assert!(world.stack(0).stats().icmp_errors_in > 0, "some were believed to be about ours, as soft errors");
+    assert!(world.stack(0).stats().drop_icmp_kind > 0, "some mean nothing to anybody");
+}
+
+#[test]
+fn a_routers_word_against_experience_waits_for_a_timeout() {
+    let mut world = World::new(15, LinkConfig { offload: Offload::None, ..LinkConfig::default() });
+    let (client, server) = world.pair(80);
+    let local = world.stack(0).local_addr(client).unwrap();
+    let (mut up, mut incoming) = (common::Outgoing::new(1, 400_000), common::Incoming::new(1));
+    assert!(world.run_until(Duration::from_secs(100), |world| {
+        world.pump(0, client, &mut up);
+        world.drain(1, server, &mut incoming);
+        incoming.read >= 100_000
+    }));
+    let mss = world.stack(0).tcp(client).unwrap().mss();
+    world.log = Some(Vec::new());
+    world.link.loss = 1000;
+    world.run_for(Duration::from_millis(5));
+    world.pump(0, client, &mut up);
+    world.flush();
+    let sent = build::tcp_segments(world.log.as_ref().unwrap(), 0);
+    let seq = sent.last().unwrap().seq.0;
+    let mut quote = build::tcp(local, at(1, 80), wire::tcp::Flags::ACK, seq, 0, b"");
+    quote.truncate(28);
+    let narrow = Message::Unreachable { code: unreachable::FRAGMENTATION_NEEDED, next_hop_mtu: 600 };
+    world
+        .inject(0, build::ethernet(1, 0, &build::icmp(IpAddr::from([10, 0, 0, 254]), ip(0), narrow, &quote)));
+    assert_eq!(world.stack(0).stats().icmp_too_big_deferred, 1);
+    assert_eq!(world.stack(0).tcp(client).unwrap().mss(), mss, "RFC 5927 §7.2: a forged word does no harm");
+    world.run_for(Duration::from_millis(700));
+    assert_eq!(world.stack(0).tcp(client).unwrap().mss(), 600 - 52, "nothing comes through: it was right");
+}
+
 #[test]
 fn a_connection_crosses_a_narrower_path_once_it_is_told() {
     let mut world = World::new(12, LinkConfig { offload: Offload::None, ..LinkConfig::default() });

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::Duration;
 use common::{IF, Incoming, LinkConfig, Offload, Outgoing, World, at, build};
-use outboard_stack::{Change, FrameSink, InterfaceId, SinkFull, SocketId, SocketOptions, StackConfig};
+use outboard_stack::{
+    Change, FrameSink, InterfaceId, SinkFull, SocketId, SocketOptions, StackConfig, SynCookieMode,
+};
 use tcp::State;
 use wire::frame::{RxFrame, TxFrame};
 use wire::tcp::Flags;
@@ -173,24 +175,35 @@ fn ten_thousand_connects_and_closes_leave_nothing_behind() {
 #[test]
 fn a_flood_of_syns_is_bounded_in_memory() {
     let _alone = alone();
-    let mut world = World::with_config(3, LinkConfig::default(), config());
-    world.listen(1, 80);
-    let before = held();
-    for number in 0..50_000u32 {
-        let source = SocketAddr::from(([10, 0, 0, 16 + (number & 0x7f) as u8], number as u16 | 1024));
-        let frame = build::ethernet(0, 1, &build::tcp(source, at(1, 80), Flags::SYN, number, 0, &[]));
-        world.inject(1, frame);
-        if number % 100 == 0 {
-            world.run_for(Duration::from_millis(10));
+    for syn_cookies in [SynCookieMode::WhenFull, SynCookieMode::Off] {
+        let mut world = World::with_config(3, LinkConfig::default(), StackConfig { syn_cookies, ..config() });
+        world.listen(1, 80);
+        let before = held();
+        for number in 0..50_000u32 {
+            let source = SocketAddr::from(([10, 0, 0, 16 + (number & 0x7f) as u8], number as u16 | 1024));
+            let frame = build::ethernet(0, 1, &build::tcp(source, at(1, 80), Flags::SYN, number, 0, &[]));
+            world.inject(1, frame);
+            if number % 100 == 0 {
+                world.run_for(Duration::from_millis(10));
+            }
         }
+        let stats = world.stack(1).stats().clone();
+        if syn_cookies == SynCookieMode::Off {
+            let dropped = stats.drop_half_open + stats.drop_syn_queue;
+            assert!(dropped > 40_000 && stats.drop_half_open > 10_000, "{dropped} {}", stats.drop_half_open);
+        } else {
+            assert!(
+                stats.syn_cookies_sent > 40_000 && stats.drop_half_open == 0,
+                "{}",
+                stats.syn_cookies_sent
+            );
+        }
+        assert!(held() - before < 2 << 20, "{} bytes", held() - before);
+        // Whoever is real still gets through.
+        let honest = world.connect(0, at(1, 80));
+        let opened = |world: &mut World| world.state(0, honest) == State::Established;
+        assert!(world.run_until(Duration::from_secs(5), opened));
     }
-    let stats = world.stack(1).stats().clone();
-    let dropped = stats.drop_half_open + stats.drop_syn_queue;
-    assert!(dropped > 40_000 && stats.drop_half_open > 10_000, "{dropped} {}", stats.drop_half_open);
-    assert!(held() - before < 2 << 20, "{} bytes", held() - before);
-    // Whoever is real still gets through.
-    let honest = world.connect(0, at(1, 80));
-    assert!(world.run_until(Duration::from_secs(5), |world| world.state(0, honest) == State::Established));
 }
 
 /// Takes frames into buffers that are there already.

@@ -4,10 +4,11 @@
 mod common;
 
 use base::Duration;
-use common::{LinkConfig, World, at};
-use outboard_stack::{SocketError, SocketOption, SocketOptions, StackConfig};
+use common::{LinkConfig, World, at, build};
+use outboard_stack::{SocketError, SocketId, SocketOption, SocketOptions, StackConfig};
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use wire::tcp::Flags;
 
 fn any(port: u16) -> SocketAddr {
     SocketAddr::from(([0, 0, 0, 0], port))
@@ -253,4 +254,97 @@ fn options_set_after_binding_count_from_then_on() {
     let refused = world.stack(0).set_option(now, udp, SocketOption::NoDelay(true));
     assert_eq!(refused, Err(SocketError::NotSupported));
     assert!(world.stack(0).set_option(now, udp, SocketOption::Broadcast(true)).is_ok());
+}
+
+#[test]
+fn finding_no_port_costs_no_more_when_there_are_more_of_them() {
+    let config = StackConfig { ephemeral_ports: (20_000, 49_999), ..StackConfig::default() };
+    let mut world = World::with_config(20, LinkConfig::default(), config);
+    let (now, options) = (world.now, SocketOptions::default());
+    let connect =
+        |world: &mut World| world.stack(0).tcp_connect(now, None, at(1, 80), Default::default(), &options);
+    let ids: Vec<_> = (0..30_000).map(|_| connect(&mut world).unwrap()).collect();
+    let ports: HashSet<u16> = ids.iter().map(|&id| world.stack(0).local_addr(id).unwrap().port()).collect();
+    assert_eq!(ports.len(), 30_000);
+    assert_eq!(connect(&mut world), Err(SocketError::AddressNotAvailable));
+    let before = world.stack(0).work().flow_lookups;
+    for _ in 0..1000 {
+        assert_eq!(connect(&mut world), Err(SocketError::AddressNotAvailable));
+    }
+    let lookups = world.stack(0).work().flow_lookups - before;
+    assert!(lookups <= 1000, "{lookups} lookups for 1000 attempts");
+    // One comes free, and is found at once.
+    world.stack(0).close(now, ids[12_345]).unwrap();
+    world.flush();
+    let before = world.stack(0).work().flow_lookups;
+    assert!(connect(&mut world).is_ok());
+    assert!(world.stack(0).work().flow_lookups - before <= 4);
+    assert_eq!(connect(&mut world), Err(SocketError::AddressNotAvailable));
+    // When the crowd has gone, ports are chosen as before.
+    ids.iter().skip(100).for_each(|&id| {
+        let _ = world.stack(0).close(now, id);
+    });
+    world.flush();
+    (0..1000).for_each(|_| assert!(connect(&mut world).is_ok()));
+}
+
+/// A connection of host 0 that ends in TIME-WAIT there.
+fn close_from_client(world: &mut World, client: SocketId, listener: SocketId) {
+    let server = world.stack(1).tcp_accept(listener).unwrap();
+    let now = world.now;
+    world.stack(0).close(now, client).unwrap();
+    world.run_for(Duration::from_millis(5));
+    let now = world.now;
+    world.stack(1).close(now, server).unwrap();
+    world.run_for(Duration::from_millis(5));
+}
+
+#[test]
+fn time_wait_is_succeeded_by_the_client_after_a_second_and_only_with_timestamps() {
+    for timestamps in [true, false] {
+        let tcp = tcp::Config { timestamps, ..tcp::Config::default() };
+        let config = StackConfig { ephemeral_ports: (50_000, 50_003), tcp, ..StackConfig::default() };
+        let mut world = World::with_config(21, LinkConfig::default(), config);
+        let listener = world.stack(1).tcp_listen(any(80), 10, (), &reuse()).unwrap();
+        let connect = |world: &mut World, local| {
+            let now = world.now;
+            world.stack(0).tcp_connect(now, local, at(1, 80), Default::default(), &reuse())
+        };
+        for _ in 0..4 {
+            let client = connect(&mut world, None).unwrap();
+            world.run_for(Duration::from_millis(5));
+            close_from_client(&mut world, client, listener);
+        }
+        assert_eq!(world.stack(0).time_wait_count(), 4);
+        assert!(connect(&mut world, None).is_err(), "too early (RFC 6191 §2)");
+        world.run_for(Duration::from_secs(1));
+        let again = connect(&mut world, None);
+        assert_eq!(again.is_ok(), timestamps);
+        let Ok(again) = again else { continue };
+        assert_eq!(world.stack(0).time_wait_count(), 3);
+        world.run_for(Duration::from_millis(5));
+        assert_eq!(world.state(0, again), tcp::State::Established);
+        // A port that the owner chose is succeeded by the same rule.
+        let local = world.stack(0).local_addr(again);
+        close_from_client(&mut world, again, listener);
+        assert!(connect(&mut world, local).is_err());
+        world.run_for(Duration::from_secs(1));
+        assert!(connect(&mut world, local).is_ok());
+    }
+}
+
+#[test]
+fn no_reset_ends_time_wait_early() {
+    let mut world = World::new(22, LinkConfig::default());
+    let listener = world.stack(1).tcp_listen(any(80), 10, (), &reuse()).unwrap();
+    let client = world.connect(0, at(1, 80));
+    world.run_for(Duration::from_millis(5));
+    let port = world.stack(0).local_addr(client).unwrap().port();
+    close_from_client(&mut world, client, listener);
+    assert_eq!(world.stack(0).time_wait_count(), 1);
+    for seq in [0, 1, u32::MAX / 2, u32::MAX] {
+        let packet = build::tcp(at(1, 80), at(0, port), Flags::RST, seq, 0, b"");
+        world.inject(0, build::ethernet(1, 0, &packet));
+        assert_eq!(world.stack(0).time_wait_count(), 1, "RFC 1337 §3");
+    }
 }

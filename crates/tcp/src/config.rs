@@ -51,6 +51,18 @@ impl CongestionAlgorithm {
     }
 }
 
+/// Whether the peer's congestion feedback may be accurate (RFC 9768) instead of classic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AccurateEcn {
+    /// Never.
+    Off,
+    /// Where the peer asks for it.
+    #[default]
+    Accept,
+    /// We ask for it too, where we ask for ECN at all.
+    Offer,
+}
+
 /// When a connection looks for a larger segment size by itself (RFC 4821), besides what routers say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -95,8 +107,10 @@ pub struct Config {
     pub selective_acks: bool,
     /// Offer explicit congestion notification (RFC 3168), and accept it.
     pub ecn: bool,
-    /// Accept it from a peer that offers it, as Linux does by default.
-    pub ecn_accept: bool,
+    /// Accept it where the peer offers it, even if we do not (Linux: `tcp_ecn` 2).
+    pub accept_ecn: bool,
+    /// Whether its feedback may be accurate.
+    pub accurate_ecn: AccurateEcn,
     /// The congestion control.
     pub congestion: CongestionAlgorithm,
     /// Spread a window over the round trip.
@@ -111,6 +125,9 @@ pub struct Config {
     pub rto_initial: Duration,
     /// The longest that an acknowledgement is held back (RFC 1122 §4.2.3.2: below 500 ms).
     pub delayed_ack: Duration,
+    /// A passive open waits so long for the peer's first data before a bare acknowledgement is enough
+    /// (`TCP_DEFER_ACCEPT`); zero: not at all.
+    pub defer_accept: Duration,
     /// How often a SYN or SYN-ACK is retransmitted.
     pub syn_retries: u8,
     /// How often data is retransmitted before the connection times out (R2, RFC 9293 §3.8.3).
@@ -166,7 +183,8 @@ impl Default for Config {
             window_scaling: true,
             selective_acks: true,
             ecn: false,
-            ecn_accept: true,
+            accept_ecn: true,
+            accurate_ecn: AccurateEcn::default(),
             congestion: CongestionAlgorithm::default(),
             pacing: true,
             initial_congestion_window: 10,
@@ -174,6 +192,7 @@ impl Default for Config {
             rto_max: Duration::from_secs(120),
             rto_initial: Duration::from_secs(1),
             delayed_ack: Duration::from_millis(40),
+            defer_accept: Duration::ZERO,
             syn_retries: 6,
             retries: 15,
             fin_wait_2: Duration::from_secs(60),

@@ -7,11 +7,13 @@ use core::net::SocketAddr;
 use base::{Instant, SeqNumber};
 
 use crate::challenge_ack::ChallengeLimit;
-use crate::config::Config;
+use crate::config::{AccurateEcn, Config};
 use crate::congestion::Congestion;
 use crate::ecn::EcnState;
 use crate::error::{Error, IcmpError};
+use crate::handshake::fast_open::FastOpenProgress;
 use crate::handshake::negotiate;
+use crate::handshake::opening::Opening;
 use crate::limited::{Ledger, Limit};
 use crate::output::Pending;
 use crate::path_mtu::Search;
@@ -51,6 +53,8 @@ pub struct Connection {
     pub(crate) stats: Counters,
     /// From when it is established.
     pub(crate) ledger: Option<Box<Ledger>>,
+    /// What only matters while it is being opened in a special way.
+    pub(crate) opening: Option<Box<Opening>>,
     /// When a segment was last received.
     pub(crate) heard_at: Stamp,
     /// When data was last sent.
@@ -63,14 +67,18 @@ pub struct Connection {
     pub(crate) error: Option<Error>,
     /// An ICMP error that may pass (RFC 5461): reported if the connection times out.
     pub(crate) soft_error: Option<Error>,
+    /// How far fast open has got.
+    pub(crate) fast_open: FastOpenProgress,
     /// It was opened by a peer's SYN.
     pub(crate) passive: bool,
     /// The owner has closed: nobody will read any more.
     pub(crate) orphaned: bool,
+    /// The other end is on the same stack: nothing of it goes by segments.
+    pub(crate) cut_through: bool,
 }
 
 /// The most bytes that an idle connection may take (ARCHITECTURE: 100,000 idle connections under 1 KiB each).
-pub const MAX_SIZE: usize = 672;
+pub const MAX_SIZE: usize = 688;
 const _: () = assert!(size_of::<Connection>() <= MAX_SIZE);
 
 impl Connection {
@@ -102,7 +110,7 @@ impl Connection {
         let mut connection =
             Self::new(now, config, (local, remote), isn, timestamp_offset, State::SynReceived);
         connection.passive = true;
-        connection.settings.ecn |= config.ecn_accept;
+        connection.defer_acceptance(config);
         connection.on_peer_syn(now, syn);
         connection
     }
@@ -115,7 +123,14 @@ impl Connection {
         timestamp_offset: u32,
         state: State,
     ) -> Self {
-        let settings = Settings::new(config, timestamp_offset);
+        let mut settings = Settings::new(config, timestamp_offset);
+        let passive = state == State::SynReceived;
+        settings.ecn |= passive && config.accept_ecn;
+        let accurate = match config.accurate_ecn {
+            AccurateEcn::Off => false,
+            AccurateEcn::Accept => passive,
+            AccurateEcn::Offer => true,
+        };
         let scale = negotiate::window_scale_for(config.window_limit);
         let mut recovery = Recovery::new();
         recovery.progress_at = now;
@@ -131,10 +146,11 @@ impl Connection {
             pending: Pending::new(),
             settings,
             challenges: ChallengeLimit::new(),
-            ecn: EcnState::new(),
+            ecn: EcnState::new(accurate),
             search: None,
             stats: Counters::new(now),
             ledger: None,
+            opening: None,
             heard_at: Stamp::at(now),
             sent_at: Stamp::at(now),
             paced_until: Instant::ZERO,
@@ -142,8 +158,10 @@ impl Connection {
             limit: Limit::default(),
             error: None,
             soft_error: None,
+            fast_open: FastOpenProgress::Unused,
             passive: false,
             orphaned: false,
+            cut_through: false,
         };
         connection.recall(config.remembered.as_ref(), initial);
         connection
@@ -155,7 +173,16 @@ impl Connection {
         let queued = queued_to.saturating_add(1);
         if !self.send.fin_queued && queued > self.send.queued && self.state != State::Closed {
             self.send.queued = queued;
+            self.pending.more = false;
         }
+    }
+
+    /// As [`handle_send`](Self::handle_send), and the application says that more follows at once (`MSG_MORE`): less than a
+    /// full segment waits for that, for an acknowledgement, or 200 ms.
+    pub fn handle_send_more(&mut self, queued_to: u64) {
+        let before = self.send.queued;
+        self.handle_send(queued_to);
+        self.pending.more = self.send.queued > before;
     }
 
     /// The application has read the stream up to the offset `consumed_to`: the window opens. A value beyond what was
@@ -168,7 +195,7 @@ impl Connection {
         self.recv.consumed = consumed;
         let (limit, max_limit) = (self.recv.limit, self.recv.max_limit);
         self.recv.limit = self.recv.autotune.on_consumed(now, consumed, self.rtt.srtt, limit, max_limit);
-        if self.state.receives_data() && self.recv.update_is_due() {
+        if self.state.receives_data() && !self.cut_through && self.recv.update_is_due() {
             self.pending.ack = true;
         }
     }
@@ -189,6 +216,9 @@ impl Connection {
         self.on_event(Event::Shutdown);
         if self.state == State::FinWait2 {
             self.start_linger(now);
+        }
+        if self.cut_through {
+            self.start_patience(now);
         }
     }
 
@@ -239,7 +269,7 @@ impl Connection {
         self.state = transition.state;
         match transition.action {
             Action::Nothing => {}
-            Action::SendSynAck => self.send.scoreboard.mark_all_lost(),
+            Action::SendSynAck => self.repeat_syn(),
             Action::SendAck => self.pending.ack = true,
             Action::Open => {}
             Action::QueueFin => self.send.fin_queued = true,
@@ -269,6 +299,7 @@ impl Connection {
         self.timers.clear_all();
         self.recv.reassembly = None;
         self.search = None;
+        self.opening = None;
         self.send.scoreboard = Scoreboard::new();
         self.pending.ack = false;
         self.pending.probe = false;

@@ -32,10 +32,15 @@ impl Connection {
             Timer::Persist => self.on_persist_timeout(now),
             Timer::DelayedAck => self.on_delayed_ack_timeout(),
             Timer::Keepalive => self.on_keepalive_timeout(now),
-            Timer::Linger => {
-                self.on_event(Event::LingerExpired);
-            }
+            Timer::Linger => self.on_linger_over(),
             Timer::Pacing => {}
+        }
+    }
+
+    /// FIN-WAIT-2 or TIME-WAIT is over, or the patience with a peer that does not read what an orphan has left.
+    fn on_linger_over(&mut self) {
+        if !self.on_event(Event::LingerExpired) {
+            self.on_timed_out();
         }
     }
 
@@ -58,7 +63,9 @@ impl Connection {
     /// Arms the keepalive timer if keepalive is wanted and the state has somebody to probe.
     pub(crate) fn arm_keepalive(&mut self, now: Instant) {
         match self.settings.keepalive() {
-            Some(keepalive) if self.state.is_synchronised() && self.state != State::TimeWait => {
+            Some(keepalive)
+                if self.state.is_synchronised() && self.state != State::TimeWait && !self.cut_through =>
+            {
                 self.timers.set(Timer::Keepalive, now + keepalive.idle);
             }
             _ => self.timers.clear(Timer::Keepalive),

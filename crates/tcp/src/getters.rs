@@ -60,6 +60,8 @@ pub struct Info {
     pub sack: bool,
     /// Explicit congestion notification is in use.
     pub ecn: bool,
+    /// Its feedback is accurate (RFC 9768).
+    pub accurate_ecn: bool,
     /// RACK has seen reordering.
     pub reordering_seen: bool,
 }
@@ -194,13 +196,18 @@ impl Connection {
             timestamps: self.settings.timestamps,
             sack: self.settings.sack,
             ecn: self.settings.ecn,
+            accurate_ecn: self.settings.ecn && self.ecn.accurate,
             reordering_seen: self.recovery.rack.reordering_seen,
         }
     }
 
-    /// `TCP_NODELAY`: small segments are not held back.
+    /// `TCP_NODELAY`: small segments are not held back. Setting it lets go what waits, under `TCP_CORK` too (tcp(7)).
     pub fn set_nodelay(&mut self, on: bool) {
         self.settings.nodelay = on;
+        if on {
+            self.pending.more = false;
+            self.pending.push = true;
+        }
     }
 
     /// Whether `TCP_NODELAY` is set.
@@ -212,6 +219,7 @@ impl Connection {
     pub fn set_cork(&mut self, on: bool) {
         self.settings.cork = on;
         if !on {
+            self.pending.more = false;
             self.timers.clear(Timer::Persist);
         }
     }

@@ -10,6 +10,7 @@ use base::{Duration, Instant};
 use crate::config::CongestionAlgorithm;
 use crate::congestion::CongestionControl;
 use crate::connection::Connection;
+use crate::handshake::fast_open::FastOpenProgress;
 use crate::limited::{Limit, LimitedBy};
 use crate::recovery::Phase;
 use crate::state::State;
@@ -160,7 +161,9 @@ impl Connection {
         info.options = u8::from(settings.timestamps)
             | u8::from(settings.sack) << 1
             | u8::from(settings.window_scaling) << 2
-            | u8::from(settings.ecn) << 3;
+            | u8::from(settings.ecn) << 3
+            | u8::from(matches!(self.fast_open, FastOpenProgress::Acknowledged | FastOpenProgress::Taken))
+                << 5;
         if settings.window_scaling {
             (info.snd_wscale, info.rcv_wscale) = (self.send.scale, self.recv.scale);
         }

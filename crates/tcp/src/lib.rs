@@ -7,7 +7,7 @@
 //! 1. [`segment`]: what goes in and out, and positions that do not wrap.
 //! 2. [`state`]: the states and every transition.
 //! 3. [`connection`]: the connection itself; [`config`] and `getters` beside it.
-//! 4. `handshake/`: LISTEN, SYN-SENT, SYN-RECEIVED, negotiation, initial sequence numbers.
+//! 4. `handshake/`: LISTEN, SYN-SENT, SYN-RECEIVED, negotiation, initial sequence numbers, SYN cookies, fast open.
 //! 5. `input/`: the numbered order of RFC 9293 §3.10.7; `recv/`: reassembly, the window, its growth.
 //! 6. `output/`: what to send next; `send/`: the send variables and the scoreboard.
 //! 7. `recovery/`: round trips, timeouts, RACK, probes, proportional rate reduction, undo; `congestion/`.
@@ -20,6 +20,7 @@ mod challenge_ack;
 pub mod config;
 mod congestion;
 pub mod connection;
+pub mod cut_through;
 mod deadline;
 mod ecn;
 pub mod error;
@@ -44,13 +45,16 @@ pub mod time_wait;
 mod timer;
 pub mod verdict;
 
-pub use config::{Config, CongestionAlgorithm, Keepalive, MtuProbing};
+pub use config::{AccurateEcn, Config, CongestionAlgorithm, Keepalive, MtuProbing};
 pub use connection::Connection;
 pub use error::{Error, IcmpError};
 pub use getters::Info;
 pub use handshake::closed::reset_for;
+pub use handshake::fast_open::{CookieVerdict, FastOpen, FastOpenKeys, FastOpenProgress};
 pub use handshake::isn::IsnGenerator;
 pub use handshake::listen::{self, ListenVerdict};
+pub use handshake::opening::Cookie;
+pub use handshake::syn_cookie::{COOKIE_LIFETIME, CookieEnds, SynCookies};
 pub use info::TcpInfo;
 pub use input::Unverified;
 pub use limited::{Limit, LimitedBy};

@@ -160,7 +160,7 @@ impl Connection {
     }
 
     #[inline]
-    fn switch_limit(&mut self, now: Instant, limit: Limit) {
+    pub(crate) fn switch_limit(&mut self, now: Instant, limit: Limit) {
         if limit == self.limit {
             return;
         }

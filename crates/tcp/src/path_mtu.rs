@@ -343,14 +343,16 @@ impl Connection {
         self.suspect_black_hole(now);
     }
 
-    /// RFC 4821 §7.7, RFC 8899 §4.3: full segments time out again and again although the handshake passed.
+    /// RFC 4821 §7.7, RFC 8899 §4.3: a segment that could be smaller times out again and again, although the handshake
+    /// passed.
     fn suspect_black_hole(&mut self, now: Instant) {
-        let full = self.send.scoreboard.front().is_some_and(|front| front.len >= u32::from(self.send.mss));
+        let front = self.send.scoreboard.front().map_or(0, |front| front.len) + self.options_len();
         let size = self.send.path_mss.min(self.send.peer_mss);
-        let smaller = if size > BASE_MSS { BASE_MSS } else { (size / 2).max(FLOOR_MSS) };
+        // A request of less than a full segment can be too large too.
+        let smaller = if front.min(size.into()) > u32::from(BASE_MSS) { BASE_MSS } else { FLOOR_MSS };
         if self.settings.mtu_probing == MtuProbing::Off
             || self.recovery.timeouts + 1 < BLACK_HOLE_TIMEOUTS
-            || !full
+            || front <= u32::from(smaller)
             || smaller >= size
         {
             return;

@@ -107,6 +107,8 @@ impl Settings {
         })
     }
 
+    // Deviation from RFC 5482 §3: the option that tells the peer of the user timeout is neither sent nor heeded, as on Linux: a peer
+    // could make us hold a dead connection for days, and whoever needs a longer life sets it on both ends.
     pub(crate) fn set_user_timeout(&mut self, timeout: Option<Duration>) {
         self.user_timeout_ms = timeout.map_or(0, |timeout| millis(timeout).max(1));
     }

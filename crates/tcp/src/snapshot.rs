@@ -16,7 +16,9 @@ use crate::congestion::{Congestion, CongestionControl};
 use crate::connection::Connection;
 use crate::ecn::EcnState;
 use crate::error::Error;
+use crate::handshake::fast_open::FastOpenProgress;
 use crate::handshake::negotiate::MAX_WINDOW_SCALE;
+use crate::handshake::opening::Opening;
 use crate::limited::{Ledger, Limit, LimitedBy};
 use crate::output::Pending;
 use crate::recovery::rtt::RoundTrip;
@@ -31,7 +33,7 @@ use crate::stats::Counters;
 use crate::timer::{Stamp, Timer, Timers};
 
 /// The layout's version; another version is not read.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// A connection's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,6 +196,8 @@ impl Connection {
         writer.u64(self.timers.at(Timer::Linger).unwrap_or(Instant::FAR_FUTURE).as_nanos());
         writer.u32(self.heard_at.millis()).u64(self.recovery.progress_at.as_nanos());
         writer.bool(self.pending.reset).u8(self.recovery.timeouts).u8(self.rtt.backoff);
+        self.write_opening(&mut writer);
+        writer.put(self.ecn.record());
         self.write_books(&mut writer);
         debug_assert!(writer.at <= Snapshot::BODY);
         writer.snapshot.seal()
@@ -214,6 +218,13 @@ impl Connection {
         for nanos in spent.to_nanos() {
             writer.u64(nanos);
         }
+    }
+
+    /// The cookie is left out: an active open that has not sent its SYN yet goes on as an ordinary one.
+    fn write_opening(&self, writer: &mut Writer) {
+        let opening = self.opening.as_deref().cloned().unwrap_or_default();
+        writer.u8(self.fast_open as u8).bool(opening.held).bool(opening.early);
+        writer.u8(opening.deferred_until).bool(opening.deferred);
     }
 
     fn write_settings(&self, writer: &mut Writer) {
@@ -261,6 +272,9 @@ impl Connection {
         pending.reset = reader.bool();
         recovery.timeouts = reader.u8();
         rtt.backoff = reader.u8().min(32);
+        let fast_open = FastOpenProgress::from_code(reader.u8()).ok_or(RestoreError::Inconsistent)?;
+        let opening = read_opening(&mut reader).filter(|_| !state.is_synchronised());
+        let ecn = reader.get();
         let mut timers = Timers::new();
         timers.set(Timer::Linger, linger);
         let mut limit = Limit::default();
@@ -275,10 +289,11 @@ impl Connection {
             pending,
             settings,
             challenges: ChallengeLimit::new(),
-            ecn: EcnState::new(),
+            ecn: EcnState::restored(ecn),
             search: None,
             stats: read_stats(&mut reader, now),
             ledger: read_ledger(&mut reader, &mut limit),
+            opening,
             heard_at,
             sent_at: Stamp::at(now),
             paced_until: Instant::ZERO,
@@ -286,8 +301,10 @@ impl Connection {
             limit,
             error,
             soft_error,
+            fast_open,
             passive,
             orphaned,
+            cut_through: false,
         };
         if !connection.is_plausible() {
             return Err(RestoreError::Inconsistent);
@@ -299,6 +316,8 @@ impl Connection {
     /// The relations that every connection keeps.
     fn is_plausible(&self) -> bool {
         const FARTHEST: Position = 1 << 62;
+        /// The SYN with its data, or what follows a SYN-ACK within the unscaled window.
+        const MOST_EARLY: Position = 1 << 17;
         let (send, recv) = (&self.send, &self.recv);
         let opened = self.state.is_synchronised();
         send.una <= send.nxt
@@ -315,7 +334,7 @@ impl Connection {
             && (recv.right_edge >= recv.nxt || recv.right_edge == 0)
             && recv.right_edge < FARTHEST
             && (!opened || (send.una >= 1 && recv.nxt >= 1))
-            && (opened || self.state == State::Closed || send.nxt <= 1)
+            && (opened || self.state == State::Closed || (send.una == 0 && send.nxt <= MOST_EARLY))
     }
 
     /// Treats what was in flight as lost and slow-starts towards the window of before.
@@ -369,6 +388,13 @@ fn read_ledger(reader: &mut Reader<'_>, limit: &mut Limit) -> Option<Box<Ledger>
     let since = Instant::from_nanos(reader.u64());
     let spent = LimitedBy::from_nanos(core::array::from_fn(|_| reader.u64()));
     exists.then(|| Ledger::starting(since, spent))
+}
+
+fn read_opening(reader: &mut Reader<'_>) -> Option<Box<Opening>> {
+    let (held, early) = (reader.bool(), reader.bool());
+    let (deferred_until, deferred) = (reader.u8(), reader.bool());
+    let opening = Opening { held, early, deferred_until, deferred, ..Opening::default() };
+    (held || early || deferred_until > 0).then(|| Box::new(opening))
 }
 
 fn read_settings(reader: &mut Reader<'_>) -> Settings {

@@ -35,6 +35,8 @@ pub struct Stats {
     pub congestion_marks: u32,
     /// Congestion reductions made because of ECN echoes.
     pub congestion_echoes: u32,
+    /// Marked packets that the peer's accurate feedback told of, at the least (RFC 9768).
+    pub marks_told: u32,
     /// Probes of a larger segment size sent.
     pub mtu_probes: u32,
     /// Of these, lost, or said to be too big.

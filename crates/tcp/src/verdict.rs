@@ -56,6 +56,8 @@ verdicts! {
     ReturnedToListen = "returned-to-listen",
     /// Answered with a reset, since it acknowledged a SYN that was never sent.
     HandshakeReset = "handshake-reset",
+    /// The peer's last segment of the handshake brought no data, which is waited for (`TCP_DEFER_ACCEPT`).
+    AcceptanceDeferred = "acceptance-deferred",
     /// A segment that has no meaning in SYN-SENT.
     HandshakeIgnored = "handshake-ignored",
     /// Data arrived after the owner had closed and would be lost; the connection was reset (RFC 1122 §4.2.2.13).

@@ -77,6 +77,47 @@ fn cork_waits_for_full_segments_but_not_for_ever() {
 }
 
 #[test]
+fn nodelay_lets_go_what_cork_holds_back_once() {
+    let mut peer = established();
+    peer.conn.set_cork(true);
+    peer.send(80);
+    assert_eq!(peer.drain(), []);
+    peer.conn.set_nodelay(true);
+    assert_eq!(peer.drain(), [(0, 80)]);
+    peer.ack(80);
+    peer.send(120);
+    assert_eq!(peer.drain(), [], "still corked");
+}
+
+#[test]
+fn what_more_follows_waits_for_it_for_an_acknowledgement_or_a_while() {
+    let mut peer = established();
+    peer.conn.set_nodelay(true);
+    peer.drain();
+    peer.conn.handle_send_more(100);
+    assert_eq!(peer.drain(), []);
+    peer.conn.handle_send_more(300);
+    assert_eq!(peer.drain(), []);
+    peer.send(305);
+    assert_eq!(peer.drain(), [(0, 305)], "the last send of a message");
+    peer.ack(305);
+    peer.conn.handle_send_more(1405);
+    assert_eq!(peer.drain(), [(305, 1000)], "what fills a segment goes");
+    peer.ack(1305);
+    assert_eq!(peer.drain(), [(1305, 100)], "an acknowledgement lets the rest go");
+    peer.ack(1405);
+    peer.conn.handle_send_more(1425);
+    assert_eq!(peer.drain(), []);
+    assert_eq!(peer.wait_for_deadline(), MS * 200);
+    assert_eq!(peer.drain(), [(1405, 20)], "the rest never came");
+    peer.ack(1425);
+    peer.conn.handle_send_more(1445);
+    assert_eq!(peer.drain(), []);
+    peer.conn.set_nodelay(true);
+    assert_eq!(peer.drain(), [(1425, 20)]);
+}
+
+#[test]
 fn push_marks_the_last_of_what_is_queued() {
     let mut peer = established();
     peer.send(1500);

@@ -77,7 +77,7 @@ fn what_contradicts_experience_is_believed_only_after_a_timeout() {
 }
 
 #[test]
-fn timeouts_of_full_segments_make_them_small_but_of_small_ones_do_not() {
+fn timeouts_of_large_segments_make_them_small_but_of_small_ones_do_not() {
     let mut peer = established(&Config::default());
     peer.send(20_000);
     assert_eq!(peer.drain()[0], (0, 1460));
@@ -88,9 +88,18 @@ fn timeouts_of_full_segments_make_them_small_but_of_small_ones_do_not() {
     }
     assert_eq!(peer.conn.stats().black_holes, 2, "and not below a floor");
     assert_eq!(seen[seen.len() - 3..], [1024, 512, 512], "{seen:?}");
+    // A request that is not a full segment can be too large as well.
+    let mut peer = established(&Config::default());
+    peer.send(900);
+    assert_eq!(peer.drain(), [(0, 900)]);
+    while peer.conn.stats().timeouts < 3 {
+        peer.wait_for_deadline();
+        seen = peer.drain().iter().map(|&(_, len)| len).collect();
+    }
+    assert_eq!((peer.conn.stats().black_holes, &seen[..]), (1, &[512, 388][..]));
     // Small segments that time out say nothing about sizes.
     let mut peer = established(&Config::default());
-    peer.send(600);
+    peer.send(500);
     peer.drain();
     while peer.conn.stats().timeouts < 5 {
         peer.wait_for_deadline();

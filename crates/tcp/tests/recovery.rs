@@ -381,3 +381,61 @@ fn a_lossy_super_segment_is_repaired_in_pieces() {
     sacked(&mut peer, 2000, &[(3000, 10_000)]);
     assert_eq!(peer.drain()[0], (2000, 1000));
 }
+
+#[test]
+fn an_overtaken_acknowledgement_still_reports_selectively() {
+    let (mut peer, base) = selective();
+    // The first, fifth and eighth are lost.
+    sacked(&mut peer, base, &[(base + 1000, base + 2000)]);
+    sacked(&mut peer, base, &[(base + 1000, base + 3000)]);
+    sacked(&mut peer, base, &[(base + 1000, base + 4000)]);
+    assert_eq!(peer.drain(), [(base as i64, 1000)]);
+    peer.wait(MS * 50);
+    sacked(&mut peer, base + 4000, &[(base + 8000, base + 9000)]);
+    peer.drain();
+    assert_eq!(peer.conn.tcp_info(peer.now).sacked, 1);
+    // From before SND.UNA: a range of it counts, and one that is acknowledged by now does not.
+    sacked(&mut peer, base + 3000, &[(base + 5000, base + 7000), (base + 3500, base + 4000)]);
+    let info = peer.conn.tcp_info(peer.now);
+    assert_eq!((info.sacked, info.dsack_dups), (3, 0));
+}
+
+#[test]
+fn a_window_that_was_just_full_grows_by_every_acknowledgement_of_it() {
+    let (mut peer, base) = selective();
+    let window = peer.conn.congestion_window();
+    assert_eq!(window, 10_000, "full, and nothing is held back");
+    for acked in 1..=5 {
+        peer.ack(base + acked * 2000);
+        assert_eq!(u64::from(peer.conn.congestion_window()), u64::from(window) + acked * 2000);
+    }
+}
+
+#[test]
+fn a_flight_of_more_than_half_the_window_doubles_it_and_no_more() {
+    let (mut peer, base) = selective();
+    for acked in 1..=5 {
+        peer.ack(base + acked * 2000);
+    }
+    assert_eq!(peer.conn.congestion_window(), 20_000);
+    peer.send(base + 12_000);
+    peer.drain();
+    peer.ack(base + 12_000);
+    assert_eq!(peer.conn.congestion_window(), 20_000, "two segments say nothing about such a window");
+}
+
+#[test]
+fn a_closed_window_does_not_shrink_the_congestion_window_before_it_opens() {
+    let (mut peer, base) = plain();
+    peer.ack(base + 10_000);
+    let window = peer.conn.congestion_window();
+    peer.window = 0;
+    peer.ack(base + 10_000);
+    peer.send(base + 30_000);
+    assert_eq!(peer.drain(), []);
+    for _ in 0..3 {
+        peer.wait_for_deadline();
+        peer.drain();
+        assert_eq!(peer.conn.congestion_window(), window);
+    }
+}

@@ -45,7 +45,9 @@ impl Channel {
         let (geometry, network) = match answer {
             Answer::Welcome { geometry, network } => (geometry, network),
             Answer::Refused(text) => return Err(ConnectError::Refused(text)),
-            Answer::Bell { .. } => return Err(ConnectError::Nonsense("a bell for HELLO")),
+            Answer::Bell { .. } | Answer::Lender => {
+                return Err(ConnectError::Nonsense("another answer for HELLO"));
+            }
         };
         let [a, f, doorbell] = <[OwnedFd; 3]>::try_from(descriptors)
             .map_err(|_| ConnectError::Nonsense("a welcome has three descriptors"))?;
@@ -90,6 +92,22 @@ impl Link {
                     Err(other) => Err(io::Error::other(other)),
                 }
             }
+        }
+    }
+
+    /// A socket to lend files on.
+    pub(super) fn open_lender(&self) -> io::Result<OwnedFd> {
+        let Self::Control(control) = self else { return Err(io::ErrorKind::Unsupported.into()) };
+        let control = lock(control);
+        send(&*control, &Request::Lend.encode(), &[])?;
+        match receive_answer(&control) {
+            Ok((Answer::Lender, mut descriptors)) => {
+                descriptors.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
+            }
+            Ok((Answer::Refused(text), _)) => Err(io::Error::other(text)),
+            Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+            Err(ConnectError::System(error)) => Err(error),
+            Err(other) => Err(io::Error::other(other)),
         }
     }
 

@@ -119,6 +119,14 @@ impl Channel {
         self.rings.trim(&self.a_file)
     }
 
+    /// Asks for a socket on which files can be lent ([`FileMessage`](crate::control::FileMessage)).
+    ///
+    /// # Errors
+    /// The FEP is in this process, does not want to, or is gone.
+    pub fn open_lender(&self) -> io::Result<OwnedFd> {
+        self.link.open_lender()
+    }
+
     /// Why it is closed, as far as the FEP said so. Costs one load.
     pub fn closed(&self) -> Option<Closure> {
         match self.f.load32(header_f::CLOSED, Ordering::Acquire) {

@@ -47,6 +47,11 @@ impl<'a> Record<'a> {
         self.load(record_f::SEND_TARGET) as u32
     }
 
+    /// Stream offset up to which the FEP has read lent files into the send ring.
+    pub(super) fn filled(&self) -> u64 {
+        self.load(record_f::FILLED)
+    }
+
     /// How many errors there were, and the errno of the last.
     pub fn error(&self) -> (u32, i32) {
         let word = self.load(record_f::ERROR);
@@ -115,6 +120,11 @@ impl<'a> Record<'a> {
         let word = self.channel.a.word32(self.a + record_a::WATCHED);
         word.store(watched.into(), Ordering::Relaxed);
         Native::full_fence();
+    }
+
+    /// Says whether the program has accepted this connection: if it ends before, the connection is reset.
+    pub fn set_taken(&self, taken: bool) {
+        self.channel.a.word32(self.a + record_a::TAKEN).store(taken.into(), Ordering::Relaxed);
     }
 
     pub(super) fn set_caller(&self, slot: Option<u32>) {

@@ -7,7 +7,7 @@ use stack::memory::Member;
 
 use super::channel::{Channel, would_block};
 use crate::Command;
-use crate::layout::{MAX_RING_LOG2, PAGE_LOG2};
+use crate::layout::{MAX_FILL, MAX_RING_LOG2, MIN_FILL, PAGE_LOG2};
 use crate::mapping::Lease;
 
 /// The largest send ring unless told otherwise, where the congestion window does not ask for more.
@@ -34,6 +34,8 @@ pub(super) struct SendRing {
     generation: u32,
     /// The largest ring, if it was set (`SO_SNDBUF`); otherwise it follows the congestion window.
     fixed_log2: Option<u32>,
+    /// The end of the last bytes that the FEP was asked to read from a file.
+    fills_to: u64,
     /// What it holds of the application's send memory.
     member: Member,
 }
@@ -54,6 +56,7 @@ impl SendRing {
             queued: 0,
             generation: 0,
             fixed_log2: None,
+            fills_to: 0,
         }
     }
 
@@ -112,6 +115,10 @@ impl SendRing {
         }
         let limit = self.granted();
         if free > 0 && self.size() >= limit {
+            return Ok(free);
+        }
+        if self.fills_to > 0 && self.channel.record(self.socket).filled() < self.fills_to {
+            // The FEP is about to write into the ring; what it has not written yet cannot be copied.
             return Ok(free);
         }
         let needed = unacked + wanted.min(1 << MAX_RING_LOG2);
@@ -249,6 +256,27 @@ impl SendStream {
         }
         self.0.commit(taken)?;
         Ok(taken)
+    }
+
+    /// Queues up to `count` bytes of a lent file from `offset` on, without having them: the FEP reads them. None are taken
+    /// where there is less room than the FEP bothers for ([`MIN_FILL`]), or `count` is less.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn fill(&mut self, file: u16, offset: u64, count: usize) -> io::Result<usize> {
+        let wanted = count.min(MAX_FILL);
+        let free = self.0.make_room(wanted.max(1))?;
+        if free == 0 {
+            return Err(would_block());
+        }
+        let count = free.min(wanted);
+        if count < MIN_FILL {
+            return Ok(0);
+        }
+        let (socket, queued_to) = (self.0.socket, self.0.queued + count as u64);
+        (self.0.queued, self.0.fills_to) = (queued_to, queued_to);
+        self.0.channel.post(&Command::Fill { socket, file, queued_to, offset })?;
+        Ok(count)
     }
 
     /// Room to produce in, in one piece: at least one byte, at most `wanted`. [`commit`](Self::commit) queues what was

@@ -24,6 +24,7 @@ fn commands() -> Vec<Command> {
         Command::Connect { socket, sequence, remote: None },
         Command::AttachSend { socket, location: RingLocation(77) },
         Command::Send { socket, queued_to: u64::MAX },
+        Command::Fill { socket, file: u16::MAX, queued_to: u64::MAX, offset: 1 << 62 },
         Command::Consumed { socket },
         Command::Close { socket },
         Command::Abort { socket },
@@ -49,6 +50,9 @@ fn commands() -> Vec<Command> {
         SocketOption::UserTimeout(Some(Duration::from_millis(1500))),
         SocketOption::Linger2(Some(Duration::from_secs(60))),
         SocketOption::Congestion(CongestionAlgorithm::Bbr),
+        SocketOption::FastOpen(u32::MAX),
+        SocketOption::FastOpenConnect(true),
+        SocketOption::DeferAccept(Some(Duration::from_secs(5))),
     ] {
         all.push(Command::SetOption { socket, sequence, option });
     }
@@ -61,6 +65,8 @@ fn commands_survive_the_ring() {
         assert_eq!(Command::decode(command.encode(), &GEOMETRY), Ok(command));
         assert_eq!(command.socket(), 999);
     }
+    let of_no_socket = Command::ReturnFile { file: u16::MAX };
+    assert_eq!(Command::decode(of_no_socket.encode(), &GEOMETRY), Ok(of_no_socket));
 }
 
 #[test]

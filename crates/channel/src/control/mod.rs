@@ -1,7 +1,7 @@
 //! The messages by which an application gets its channel, on a Unix SEQPACKET socket.
 //!
 //! HELLO is answered by WELCOME with three descriptors (segment A, segment F, the FEP's doorbell), NEW_WAITER by BELL with
-//! one; or either by REFUSED with a text that says what to do. A message starts with eight letters that name it, so that
+//! one, LEND by LENDER with one; or any by REFUSED with a text that says what to do. A message starts with eight letters that name it, so that
 //! these live beside a control socket's other questions: [`Request::decode`] leaves alone what is none of them.
 //! The socket stays open as long as the channel; its end is the channel's end.
 
@@ -17,6 +17,8 @@ use codec::{Reader, Writer};
 
 /// No message is longer.
 pub const MAX_MESSAGE: usize = 64 << 10;
+/// No message about a file is longer.
+pub const MAX_FILE_MESSAGE: usize = 16;
 /// Longest name of an application, in bytes.
 pub const MAX_NAME: usize = 256;
 /// Most addresses and most routes in a welcome.
@@ -24,6 +26,9 @@ const MAX_LIST: usize = 512;
 
 const HELLO: [u8; 8] = *b"HELLO   ";
 const NEW_WAITER: [u8; 8] = *b"WAITER  ";
+const LEND: [u8; 8] = *b"LEND    ";
+const LENDER: [u8; 8] = *b"LENDER  ";
+const FILE: [u8; 8] = *b"FILE    ";
 const WELCOME: [u8; 8] = *b"WELCOME ";
 const BELL: [u8; 8] = *b"BELL    ";
 const REFUSED: [u8; 8] = *b"REFUSED ";
@@ -45,6 +50,8 @@ pub enum Request {
         /// The slot.
         slot: u32,
     },
+    /// Asks for a socket on which files can be lent.
+    Lend,
 }
 
 /// What the FEP's network looks like to an application that must decide which traffic is the FEP's.
@@ -73,8 +80,40 @@ pub enum Answer {
         /// The slot.
         slot: u32,
     },
+    /// A socket on which files can be lent; with it.
+    Lender,
     /// No, and why.
     Refused(String),
+}
+
+/// What is said on a socket on which files are lent: by the application, with a file, that it lends it under a number; by
+/// the FEP that it takes it (0), or why not (an errno).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMessage {
+    /// The file's number.
+    pub file: u16,
+    /// The answer.
+    pub errno: u32,
+}
+
+impl FileMessage {
+    /// As a message.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(FILE);
+        writer.u32(self.file.into());
+        writer.u32(self.errno);
+        writer.finish()
+    }
+
+    /// From a message, which may be anything.
+    pub fn decode(message: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(message);
+        if reader.kind()? != FILE {
+            return None;
+        }
+        let (file, errno) = (u16::try_from(reader.u32()?).ok()?, reader.u32()?);
+        reader.is_done().then_some(Self { file, errno })
+    }
 }
 
 impl Request {
@@ -93,6 +132,7 @@ impl Request {
                 writer.u32(*slot);
                 writer.finish()
             }
+            Self::Lend => Writer::new(LEND).finish(),
         }
     }
 
@@ -102,6 +142,7 @@ impl Request {
         let mut reader = Reader::new(message);
         let request = match reader.kind()? {
             HELLO => decode_hello(&mut reader),
+            LEND => reader.is_done().then_some(Self::Lend),
             NEW_WAITER => reader.u32().filter(|_| reader.is_done()).map(|slot| Self::NewWaiter { slot }),
             _ => return None,
         };
@@ -148,6 +189,7 @@ impl Answer {
                 writer.u32(*slot);
                 writer.finish()
             }
+            Self::Lender => Writer::new(LENDER).finish(),
             Self::Refused(text) => {
                 let mut writer = Writer::new(REFUSED);
                 writer.text(text, MAX_MESSAGE / 2);
@@ -164,6 +206,7 @@ impl Answer {
                 Self::Welcome { geometry: read_geometry(&mut reader)?, network: read_network(&mut reader)? }
             }
             BELL => Self::Bell { slot: reader.u32()? },
+            LENDER => Self::Lender,
             REFUSED => Self::Refused(reader.text(MAX_MESSAGE / 2)?),
             _ => return None,
         };

@@ -18,6 +18,7 @@ fn requests_survive_the_socket() {
     for request in [
         Request::Hello { version: VERSION, pid: 7, name: "nginx ✓".to_owned() },
         Request::NewWaiter { slot: 1023 },
+        Request::Lend,
     ] {
         assert_eq!(Request::decode(&request.encode()), Some(Ok(request)));
     }
@@ -31,6 +32,7 @@ fn answers_survive_the_socket() {
     for answer in [
         Answer::Welcome { geometry: GEOMETRY, network: network() },
         Answer::Bell { slot: 9 },
+        Answer::Lender,
         Answer::Refused("no more applications".to_owned()),
     ] {
         assert_eq!(Answer::decode(&answer.encode()), Some(answer));

@@ -109,6 +109,11 @@ impl AppChannel {
         self.shared.area.memory()
     }
 
+    /// From now on lent files can be read into its send rings.
+    pub fn allow_filling(&self) -> io::Result<()> {
+        self.shared.open_a(self.files.a.as_fd())
+    }
+
     /// What its sockets may have of the receive memory.
     pub fn budget(&self) -> &Budget {
         &self.shared.budget
@@ -195,6 +200,12 @@ impl AppChannel {
         self.shared.reset_record(socket);
         let posted = self.events.post_released(socket);
         self.note(posted);
+    }
+
+    /// Whether a number was given to an accepted connection that the program has not taken yet, as far as it says.
+    pub fn is_untaken(&self, socket: u32) -> bool {
+        socket >= self.shared.layout.first_accepted()
+            && self.shared.load_a32(socket, record_a::TAKEN, Ordering::Relaxed) == 0
     }
 
     // --- records ------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 mod channel;
 mod datagrams;
 mod events;
+mod lent;
 mod receive;
 mod segments;
 mod send;
@@ -19,6 +20,7 @@ mod waiters;
 
 pub use channel::AppChannel;
 pub use datagrams::DatagramRings;
+pub use lent::{Filling, LentFile, Reading, TakeBack};
 pub use segments::{Limits, Offer, Owner};
 pub use stream::StreamRings;
 pub use waiters::WaiterError;

@@ -87,6 +87,8 @@ pub(super) struct Shared {
     pub(super) area: Area,
     /// How much of the area each socket may have.
     pub(super) budget: Arc<Budget>,
+    /// A once more, to be written: only of an application that lends files.
+    writable_a: OnceLock<WriteMapping>,
     /// The first offence that a ring found; the channel reports it.
     offence: OnceLock<Offence>,
 }
@@ -109,7 +111,7 @@ impl Owner {
 
 /// Makes both segments, writes their headers, maps and seals them.
 ///
-/// A needs no writable mapping here: its header is written by the file. F is sealed against every later writable
+/// A needs no writable mapping yet: its header is written by the file. F is sealed against every later writable
 /// mapping and every write by the file, so that ours stays the only way to write it. (The price: its pages cannot be punched
 /// out again before the channel ends, and a worker that takes over needs a new F.)
 pub(super) fn create(limits: &Limits, around: Option<&Arc<Budget>>) -> io::Result<(Files, Arc<Shared>)> {
@@ -133,7 +135,15 @@ pub(super) fn create(limits: &Limits, around: Option<&Arc<Budget>>) -> io::Resul
     let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let bytes = geometry.receive_bytes;
     let budget = around.map_or_else(|| Budget::new(bytes), |around| Budget::within(around, bytes));
-    let shared = Shared { a: Arc::new(a_map), f: f_map, layout, area, budget, offence: OnceLock::new() };
+    let shared = Shared {
+        a: Arc::new(a_map),
+        f: f_map,
+        layout,
+        area,
+        budget,
+        writable_a: OnceLock::new(),
+        offence: OnceLock::new(),
+    };
     Ok((Files { a, f, doorbell }, Arc::new(shared)))
 }
 
@@ -165,6 +175,20 @@ impl Shared {
     pub(super) fn note(&self, offence: Offence) {
         // Only the first counts.
         let _ = self.offence.set(offence);
+    }
+
+    /// Makes A writable, so that lent files can be read into send rings.
+    pub(super) fn open_a(&self, a: BorrowedFd<'_>) -> io::Result<()> {
+        if self.writable_a.get().is_none() {
+            // Whoever was first has mapped the same.
+            let _ = self.writable_a.set(WriteMapping::new(a, self.layout.a_len)?);
+        }
+        Ok(())
+    }
+
+    /// A to be written, of an application that lends files.
+    pub(super) fn writable_a(&self) -> Option<&WriteMapping> {
+        self.writable_a.get()
     }
 
     pub(super) fn offence(&self) -> Option<Offence> {

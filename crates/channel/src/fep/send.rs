@@ -3,9 +3,10 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use super::lent::{Fill, Filling, Fills, LentFile};
 use super::segments::Shared;
 use crate::Offence;
-use crate::layout::{RingLocation, record_a, record_f};
+use crate::layout::{MAX_FILL, MIN_FILL, RingLocation, record_a, record_f};
 
 const UNASSIGNED: u32 = u32::MAX;
 
@@ -22,11 +23,22 @@ pub(super) struct SendSide {
     /// Published: the logarithm of the ring that is of use.
     target_log2: u8,
     socket: u32,
+    /// Bytes of lent files that are queued and not in the ring yet.
+    fills: Fills,
 }
 
 impl SendSide {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, offset: 0, size: 0, queued: 0, acked: 0, target_log2: 0, socket: UNASSIGNED }
+        Self {
+            shared,
+            offset: 0,
+            size: 0,
+            queued: 0,
+            acked: 0,
+            target_log2: 0,
+            socket: UNASSIGNED,
+            fills: None,
+        }
     }
 
     pub(super) fn assign(&mut self, socket: u32) {
@@ -39,6 +51,10 @@ impl SendSide {
         let (offset, size) = location.within(layout.send_area, layout.a_len).ok_or(Offence::BadLocation)?;
         if self.queued - self.acked > size as u64 {
             return Err(Offence::RingTooSmall);
+        }
+        if self.fills.is_some() {
+            // What is still to be read would not be in the copy.
+            return Err(Offence::BadFile);
         }
         (self.offset, self.size) = (offset, size);
         Ok(())
@@ -61,6 +77,82 @@ impl SendSide {
 
     pub(super) fn queued(&self) -> u64 {
         self.queued
+    }
+
+    /// The stream offset up to which bytes are in the ring.
+    pub(super) fn filled_to(&self) -> u64 {
+        self.fills.as_ref().and_then(|fills| fills.front()).map_or(self.queued, |fill| fill.at)
+    }
+
+    /// FILL: as SEND, but the bytes are in a file.
+    pub(super) fn fill(
+        &mut self,
+        queued_to: u64,
+        file: Arc<LentFile>,
+        offset: u64,
+    ) -> Result<Filling, Offence> {
+        let at = self.queued;
+        self.queue(queued_to)?;
+        let len = queued_to - at;
+        if !(MIN_FILL as u64..=MAX_FILL as u64).contains(&len) || offset > i64::MAX as u64 - len {
+            return Err(Offence::BadFile);
+        }
+        let fills = self.fills.get_or_insert_default();
+        fills.push_back(Fill { at, to: queued_to, file, offset });
+        if fills.len() > 1 {
+            return Ok(Filling::Behind);
+        }
+        Ok(self.go_on())
+    }
+
+    /// What had to be waited for is here.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Filling {
+        let Some(mut fill) = self.fills.as_mut().and_then(|fills| fills.pop_front()) else {
+            return Filling::Done;
+        };
+        if bytes.len() != fill.len() {
+            return Filling::Failed;
+        }
+        if let Some(a) = self.shared.writable_a() {
+            let [first, second] = ring::spans(fill.at, bytes.len(), self.size);
+            a.copy_in(self.offset + first.start, &bytes[..first.len]);
+            a.copy_in(self.offset + second.start, &bytes[first.len..]);
+        }
+        fill.advance(bytes.len());
+        self.go_on()
+    }
+
+    /// Reads what is in memory.
+    fn go_on(&mut self) -> Filling {
+        let Some(a) = self.shared.writable_a() else { return Filling::Failed };
+        let Some(fills) = &mut self.fills else { return Filling::Done };
+        let mut outcome = Filling::Done;
+        while let Some(fill) = fills.front_mut() {
+            let places =
+                ring::spans(fill.at, fill.len(), self.size).map(|span| (self.offset + span.start, span.len));
+            match a.read_file(fill.file.descriptor(), fill.offset, places, fill.file.is_in_memory()) {
+                Ok(0) => {
+                    outcome = Filling::Failed;
+                    break;
+                }
+                Ok(count) => fill.advance(count),
+                // Not in memory, or something else that whoever waits for it will find out.
+                Err(_) => {
+                    outcome = Filling::Wait(fill.reading());
+                    break;
+                }
+            }
+            if fill.at == fill.to {
+                fills.pop_front();
+            }
+        }
+        if fills.is_empty() {
+            self.fills = None;
+        }
+        if self.socket != UNASSIGNED {
+            self.shared.store_f(self.socket, record_f::FILLED, self.filled_to(), Ordering::Release);
+        }
+        outcome
     }
 
     /// Tells the application that the stream is acknowledged up to `to`.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tcp::{NoMemory, ReceiveBuffer, SendBuffer};
 
+use super::lent::{Filling, LentFile};
 use super::receive::ReceiveSide;
 use super::segments::Shared;
 use super::send::SendSide;
@@ -46,6 +47,21 @@ impl StreamRings {
     /// SEND: the stream is queued up to `queued_to`.
     pub fn queue(&mut self, queued_to: u64) -> Result<(), Offence> {
         self.send.queue(queued_to)
+    }
+
+    /// FILL: as SEND, but the bytes are in a file that was lent.
+    pub fn fill(&mut self, queued_to: u64, file: Arc<LentFile>, offset: u64) -> Result<Filling, Offence> {
+        self.send.fill(queued_to, file, offset)
+    }
+
+    /// The bytes of a file that were waited for.
+    pub fn put(&mut self, bytes: &[u8]) -> Filling {
+        self.send.put(bytes)
+    }
+
+    /// The stream offset up to which what is queued is there and can be sent.
+    pub fn filled_to(&self) -> u64 {
+        self.send.filled_to()
     }
 
     /// The stream offset up to which the application has queued.

@@ -16,7 +16,7 @@ use core::ops::Deref;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -140,6 +140,36 @@ impl WriteMapping {
     /// The word at `offset`.
     pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
         self.word64_to_load(offset)
+    }
+
+    /// Reads from a file into at most two places (offset and length), in their order; how many bytes. 0: the file ends there.
+    /// `EAGAIN` if that would have to wait for storage, unless it may.
+    ///
+    /// The bytes are written by the kernel and never looked at here, so it does not matter who else writes there.
+    pub(crate) fn read_file(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        places: [(usize, usize); 2],
+        may_wait: bool,
+    ) -> io::Result<usize> {
+        let flags = if may_wait { 0 } else { libc::RWF_NOWAIT };
+        let vectors = places.map(|(start, len)| libc::iovec {
+            iov_base: self.at(start, len, 1).as_ptr().cast::<c_void>(),
+            iov_len: len,
+        });
+        let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: both vectors lie in this mapping, which is writable and stays mapped during the call; no reference to
+        // its bytes exists on this side while it fills a ring (see `fep::send`).
+        let count = unsafe { libc::preadv2(file.as_raw_fd(), vectors.as_ptr(), 2, offset, flags) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Copies bytes to `offset`.
+    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
+        let place = self.at(offset, bytes.len(), 1).as_ptr();
+        // SAFETY: in bounds of this writable mapping; `bytes` are private memory, which does not overlap it.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
     }
 
     /// Stores words, each by itself.

@@ -4,6 +4,7 @@ mod budget;
 mod control;
 mod datagrams;
 mod events;
+mod fills;
 mod hostile;
 mod segments;
 mod streams;

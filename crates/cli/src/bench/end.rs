@@ -32,6 +32,19 @@ enum Role {
     Both(ClientArgs),
     /// Uses the processor for a time that is known, to check the accounting with
     Burn(BurnArgs),
+    /// Sends ARP requests and broadcasts that are for nobody
+    Storm(StormArgs),
+}
+
+#[derive(clap::Args)]
+struct StormArgs {
+    #[arg(long)]
+    device: String,
+    /// Frames per second
+    #[arg(long)]
+    rate: f64,
+    #[arg(long)]
+    seconds: f64,
 }
 
 #[derive(clap::Args)]
@@ -67,6 +80,12 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
         Role::Burn(burn) => {
             let time = |seconds: f64| Duration::try_from_secs_f64(seconds).context("a time to use");
             ends::burn(time(burn.user)?, time(burn.system)?, burn.stay)?;
+        }
+        Role::Storm(args) => {
+            let duration = Duration::try_from_secs_f64(args.seconds).context("the duration")?;
+            let storm = perf::storm::storm(&args.device, args.rate, duration)
+                .with_context(|| format!("sending out of {}", args.device))?;
+            println!("{}", serde_json::to_string(&storm)?);
         }
         Role::Serve { address } => {
             ends::serve(&end()?, address, |_| ()).with_context(|| format!("serving at {address}"))?;

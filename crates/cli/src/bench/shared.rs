@@ -94,6 +94,7 @@ impl Shared {
                 between,
                 fep_arguments: self.fep_arguments.split_whitespace().map(str::to_owned).collect(),
                 executable: None,
+                steer: false,
             },
             against: self.against.clone(),
             quiet: self.outputs.quiet,

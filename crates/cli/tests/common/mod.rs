@@ -65,6 +65,11 @@ impl Stage {
         Ok(stage)
     }
 
+    /// Where the FEP answers, if there is one.
+    pub fn control_socket(&self) -> Option<&std::path::Path> {
+        self.fep.as_ref().map(Fep::socket)
+    }
+
     /// Connects the two by the kernel.
     fn link(&self) -> Result<()> {
         let ends = [

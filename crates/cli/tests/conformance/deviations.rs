@@ -36,6 +36,12 @@ const DEVIATIONS: &[Deviation] = &[
         "a FIN is acknowledged at once; Linux takes its time",
     ),
     deviation(
+        "answers_to_syns",
+        &["ECE alone"],
+        "> SW. 0+0 ack 1",
+        "bits of a SYN that nobody knows yet are answered as a request for accurate feedback (RFC 9768 §3.1.3)",
+    ),
+    deviation(
         "",
         &["FIN later"],
         "ack 1",

@@ -115,6 +115,9 @@ pub struct WorkerCounters {
     pub system_calls: u64,
     /// Commands of applications carried out.
     pub commands: u64,
+    /// Bytes of lent files that applications had the FEP read.
+    #[serde(default)]
+    pub file_bytes: u64,
     /// Events given to applications.
     pub events: u64,
     /// Applications that ever opened a channel.

@@ -1,8 +1,12 @@
 //! One application: its channel, and what the worker knows of each of its sockets.
 
+use std::sync::Arc;
+
 use channel::Offence;
 use channel::fep::{AppChannel, DatagramRings, Owner};
 use stack::{SocketId, SocketOptions};
+
+use crate::clerk::Desk;
 
 /// Who an application is, by the kernel's word where it comes over a control socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,6 +87,8 @@ pub(crate) struct Application {
     pub(crate) identity: Identity,
     /// The control connection by its number, where there is one: it hangs up when the application ends.
     pub(crate) connection: Option<u32>,
+    /// Where its lent files are, once it lends some.
+    pub(crate) desk: Option<Arc<Desk>>,
     /// Set once it is over; the sockets are then taken down bit by bit.
     pub(crate) ending: Option<Ending>,
     /// Where that has got to.
@@ -102,6 +108,7 @@ impl Application {
             owner,
             identity,
             connection,
+            desk: None,
             ending: None,
             next_to_end: 0,
             starved: Vec::new(),

@@ -59,6 +59,10 @@ impl Core {
             }
             Command::AttachSend { location, .. } => self.on_attach(app, socket, location)?,
             Command::Send { queued_to, .. } => self.on_send(app, socket, queued_to)?,
+            Command::Fill { file, queued_to, offset, .. } => {
+                self.on_fill(now, app, socket, file, (queued_to, offset))?;
+            }
+            Command::ReturnFile { file } => self.on_return_file(app, file),
             Command::Consumed { .. } => self.on_consumed(now, app, socket)?,
             Command::Shutdown { sequence, how, .. } => {
                 let answer = self.on_shutdown(now, app, socket, how)?;
@@ -222,7 +226,7 @@ impl Core {
         let id = self.stack.tcp_connect(now, None, remote, rings, &options).map_err(errno)?;
         self.stack.set_user_data(id, Key { app, socket }.to_word());
         *self.apps[app].entry(socket) = Entry::Live(Live::new(id, LiveKind::Connection));
-        self.publish_place(app, socket, State::BOUND | State::CONNECTING);
+        self.publish_place(app, socket, self.attempt_state(id));
         Ok(())
     }
 
@@ -232,8 +236,15 @@ impl Core {
         let rings = self.stream_rings(app, socket, &SocketOptions::default());
         self.stack.tcp_connect_bound(now, id, remote, rings).map_err(errno)?;
         live_kind(self.apps[app].live(socket), LiveKind::Connection);
-        self.publish_place(app, socket, State::BOUND | State::CONNECTING);
+        self.publish_place(app, socket, self.attempt_state(id));
         Ok(())
+    }
+
+    /// What a connection attempt looks like at its start.
+    fn attempt_state(&self, id: stack::SocketId) -> State {
+        let awaits_data = self.stack.tcp(id).is_some_and(tcp::Connection::awaits_data);
+        let more = if awaits_data { State::AWAITS_DATA } else { State::empty() };
+        State::BOUND | State::CONNECTING | more
     }
 
     /// `connect` on a socket that has a connection: Linux allows it once the old one has failed.
@@ -302,7 +313,8 @@ impl Core {
             LiveKind::Connection => {
                 if let Some(rings) = self.stack.stream(live.id) {
                     rings.queue(queued_to)?;
-                    self.stack.tcp_send(live.id, queued_to);
+                    let filled_to = rings.filled_to();
+                    self.stack.tcp_send(live.id, filled_to);
                 }
                 Ok(())
             }
@@ -352,7 +364,7 @@ impl Core {
                 if matches!(state, tcp::State::Closed | tcp::State::SynSent) {
                     return Ok(Err(ENOTCONN));
                 }
-                if how != Shutdown::Read {
+                if how != Shutdown::Read && !self.put_off_shutdown(id) {
                     self.stack.tcp_shutdown(id);
                 }
                 self.close_reading(app, socket, how);
@@ -421,7 +433,10 @@ impl Core {
 
     fn close_in_stack(&mut self, now: Instant, id: stack::SocketId, kind: LiveKind, reset: bool) {
         if reset && kind == LiveKind::Connection {
+            self.forget_filling(id);
             self.stack.tcp_abort(id);
+        } else if self.put_off_close(id) {
+            return;
         }
         // Only a socket that was closed before is refused, and each is closed here once.
         let _ = self.stack.close(now, id);
@@ -506,7 +521,7 @@ impl Core {
         }
     }
 
-    fn live_or_offence(&mut self, app: u32, socket: u32) -> Result<&mut Live, Offence> {
+    pub(super) fn live_or_offence(&mut self, app: u32, socket: u32) -> Result<&mut Live, Offence> {
         self.open_entry(app, socket)?.ok_or(Offence::WrongKind)
     }
 }

@@ -3,7 +3,7 @@
 //! The worker's loop calls, in this order: [`Core::poll_commands`], the stack, [`Core::publish_changes`]. Which sockets
 //! to look at comes from the stack alone; nothing here ever walks over all sockets of a living application.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::{Index, IndexMut};
 
 use base::{Duration, Instant};
@@ -13,7 +13,8 @@ use slab::Slab;
 use stack::Stack;
 use tracing::{debug, warn};
 
-use super::app::{Application, Ending, Entry};
+use super::app::{Application, Ending, Entry, LiveKind};
+use super::filling::Unfilled;
 use super::idle::IdleWatch;
 use super::key::NOBODY;
 use super::pause::Withheld;
@@ -21,6 +22,8 @@ use crate::config::Limits;
 
 /// Commands taken from one application before the next one's turn.
 const COMMAND_BUDGET: usize = 256;
+/// Bytes of lent files that commands of one application bring in before the next one's turn.
+const FILL_BUDGET: u64 = 1 << 20;
 /// Sockets of applications that have ended which are taken down in one turn.
 const END_BUDGET: u32 = 256;
 /// How soon something is tried again that an application holds up by not reading its events.
@@ -73,6 +76,10 @@ pub(crate) struct Core {
     pub(crate) limits: Limits,
     pub(super) idle: IdleWatch,
     pub(super) withheld: Withheld,
+    /// Connections that wait for bytes of lent files.
+    pub(super) unfilled: HashMap<u64, Unfilled>,
+    /// Bytes of lent files that commands have asked for.
+    pub(crate) filled_bytes: u64,
     /// Applications whose listeners wait for free numbers, and when that is tried again.
     starved: Vec<u32>,
     retry_at: Option<Instant>,
@@ -99,6 +106,8 @@ impl Core {
             limits,
             idle: IdleWatch::default(),
             withheld: Withheld::default(),
+            unfilled: HashMap::new(),
+            filled_bytes: 0,
             starved: Vec::new(),
             retry_at: None,
             ending: Vec::new(),
@@ -192,13 +201,15 @@ impl Core {
 
     /// When something is due that the stack knows nothing of.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.retry_at, self.idle.deadline(), self.withheld.deadline()].into_iter().flatten().min()
+        let filling = if self.unfilled.is_empty() { None } else { self.filling_deadline() };
+        [self.retry_at, self.idle.deadline(), self.withheld.deadline(), filling].into_iter().flatten().min()
     }
 
     /// Does what is due.
     pub(crate) fn handle_deadlines(&mut self, now: Instant) {
         self.give_back_idle(now);
         self.wake_withheld(now);
+        self.end_overdue_filling(now);
         if self.retry_at.is_none_or(|retry| now < retry) {
             return;
         }
@@ -239,6 +250,7 @@ impl Core {
     }
 
     fn take_commands(&mut self, now: Instant, app: u32) -> usize {
+        let enough = self.filled_bytes + FILL_BUDGET;
         for count in 0..COMMAND_BUDGET {
             let command = match self.apps[app].channel.poll_command() {
                 Ok(Some(command)) => command,
@@ -249,7 +261,7 @@ impl Core {
                 }
             };
             self.commands += 1;
-            if !self.guarded(app, |core| core.on_command(now, app, command)) {
+            if !self.guarded(app, |core| core.on_command(now, app, command)) || self.filled_bytes >= enough {
                 return count + 1;
             }
         }
@@ -275,13 +287,20 @@ impl Core {
                 Entry::FreshTcp(_) | Entry::FreshUdp(_) => {}
                 Entry::Live(live) => {
                     self.stack.set_user_data(live.id, NOBODY);
+                    // As on Linux, a connection that nobody has accepted is reset.
+                    let untaken =
+                        live.kind == LiveKind::Connection && self.apps[app].channel.is_untaken(socket);
                     // What it did wrong does not matter any more.
-                    let _ = self.on_close(now, app, socket, reset);
+                    let _ = self.on_close(now, app, socket, reset || untaken);
                 }
                 Entry::Closing(id) => {
                     self.stack.set_user_data(id, NOBODY);
                     if reset {
                         self.stack.tcp_abort(id);
+                        if self.forget_filling(id) {
+                            // What it did wrong does not matter any more.
+                            let _ = self.stack.close(now, id);
+                        }
                     }
                 }
             }
@@ -291,6 +310,9 @@ impl Core {
         if upto == end {
             self.ending.remove(0);
             let finished = self.apps.0.remove(app as usize);
+            if let Some(desk) = &finished.desk {
+                desk.end();
+            }
             self.past.0 += finished.channel.wakeups();
             self.past.1 += finished.channel.events_posted();
             self.finished.push(finished);

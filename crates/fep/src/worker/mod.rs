@@ -12,6 +12,7 @@
 mod app;
 mod commands;
 mod core;
+mod filling;
 mod idle;
 mod key;
 mod pause;
@@ -29,9 +30,10 @@ use channel::Offence;
 use channel::fep::{AppChannel, Family, Limits as ChannelLimits};
 use device::Device;
 use stack::memory::Budget;
-use stack::{InterfaceConfig, InterfaceId, Stack, StackConfig};
+use stack::{FastOpenConfig, InterfaceConfig, InterfaceId, Stack, StackConfig};
 
 use crate::accounting::Account;
+use crate::clerk::Answers;
 use crate::clock;
 use crate::config::{Network, WorkerConfig};
 use crate::control::Server;
@@ -75,6 +77,8 @@ pub struct Worker<D: Device> {
     /// The receive buffers of all applications.
     pub(crate) memory: Arc<Budget>,
     backlog: Backlog,
+    /// What the clerks of applications that lend files have read.
+    answers: Arc<Answers>,
     poller: Poller,
     server: Option<Server>,
     caller: Option<Arc<Caller>>,
@@ -109,6 +113,8 @@ impl<D: Device> Worker<D> {
         if let Some(descriptor) = device.descriptor() {
             poller.add(descriptor, crate::poller::Source::Device)?;
         }
+        let answers = Answers::new()?;
+        poller.add_edge(answers.bell(), crate::poller::Source::Clerk)?;
         Ok(Self {
             core: Core::new(stack, config.limits),
             memory: Budget::new(config.limits.memory_bytes),
@@ -118,6 +124,7 @@ impl<D: Device> Worker<D> {
             config,
             network,
             backlog: Backlog::default(),
+            answers,
             poller,
             server: None,
             caller: None,
@@ -166,6 +173,7 @@ impl<D: Device> Worker<D> {
         let mut busy = self.receive(now);
         busy |= self.core.publish_changes(now) > 0;
         busy |= self.core.poll_commands(now) > 0;
+        busy |= self.hear_clerks(now);
         busy |= self.handle_deadlines(now);
         busy |= self.transmit(now);
         busy |= self.core.publish_changes(now) > 0;
@@ -202,6 +210,15 @@ impl<D: Device> Worker<D> {
                 true
             }
         }
+    }
+
+    fn hear_clerks(&mut self, now: Instant) -> bool {
+        let answers = self.answers.take();
+        let heard = !answers.is_empty();
+        for answer in answers {
+            self.core.on_answer(now, answer);
+        }
+        heard
     }
 
     fn handle_deadlines(&mut self, now: Instant) -> bool {
@@ -267,10 +284,19 @@ fn stack_config(config: &WorkerConfig) -> StackConfig {
     let limits = &config.limits;
     let window_limit = u32::try_from(limits.receive_buffer_max).unwrap_or(u32::MAX);
     let defaults = StackConfig::default();
+    let mut tcp = tcp::Config { window_limit, congestion: config.congestion, ..defaults.tcp.clone() };
+    config.path.apply(&mut tcp);
     StackConfig {
         max_orphans: limits.orphans as usize,
         orphan_timeout: limits.orphan_time,
-        tcp: tcp::Config { window_limit, congestion: config.congestion, ..defaults.tcp.clone() },
+        share_path_information: config.path.share_information,
+        tcp,
+        syn_cookies: config.syn_cookies,
+        fast_open: FastOpenConfig {
+            client: config.fast_open,
+            server: config.fast_open,
+            ..FastOpenConfig::default()
+        },
         ..defaults
     }
 }

@@ -187,6 +187,9 @@ fn connection_state(connection: &tcp::Connection, live: &Live, before: State) ->
     use tcp::State as Tcp;
     let mut state = State::BOUND | (before & State::CONNECTED);
     state |= match connection.state() {
+        // Fast open: its owner has it before the handshake is over.
+        Tcp::SynReceived if connection.is_early() => State::CONNECTED,
+        Tcp::SynSent if connection.awaits_data() => State::CONNECTING | State::AWAITS_DATA,
         Tcp::SynSent | Tcp::SynReceived => State::CONNECTING,
         // To its owner a connection in TIME-WAIT is over (Linux shows TCP_CLOSE).
         Tcp::Closed | Tcp::TimeWait => State::CLOSED | State::PEER_CLOSED | State::SEND_CLOSED,

@@ -129,6 +129,7 @@ impl<D: Device> Worker<D> {
             wakeups,
             system_calls: self.account.system_calls + self.device.stats().system_calls,
             commands: self.core.commands,
+            file_bytes: self.core.filled_bytes,
             events,
             applications_seen: self.core.applications_seen,
         }

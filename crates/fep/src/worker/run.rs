@@ -93,7 +93,8 @@ impl Caller {
 }
 
 /// What the loop keeps from turn to turn.
-struct Rhythm {
+struct Rhythm<'a> {
+    stop: &'a Stop,
     /// When there was something to do last.
     busy_at: Instant,
     next_control: Instant,
@@ -129,7 +130,7 @@ impl<D: Device> Worker<D> {
         // Without it timers are less exact, no more.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
         let now = clock::now();
-        let mut rhythm = Rhythm { busy_at: now, next_control: now, stop_at: None };
+        let mut rhythm = Rhythm { stop, busy_at: now, next_control: now, stop_at: None };
         loop {
             let now = clock::now();
             let busy = self.turn(now);
@@ -146,13 +147,16 @@ impl<D: Device> Worker<D> {
     }
 
     /// Closes the span of the turn that began at `now` and goes on to the next, at once or after some waiting.
-    fn wait(&mut self, now: Instant, busy: bool, rhythm: &mut Rhythm) -> io::Result<()> {
+    fn wait(&mut self, now: Instant, busy: bool, rhythm: &mut Rhythm<'_>) -> io::Result<()> {
         if busy {
             rhythm.busy_at = now;
         }
         self.account.close_span(clock::now(), if busy { Spent::Working } else { Spent::Polling });
         if now >= rhythm.next_control {
             rhythm.next_control = now + CONTROL_PERIOD;
+            if let Some(server) = self.server.as_mut().filter(|_| rhythm.stop_at.is_none()) {
+                server.resume(now, &self.poller)?;
+            }
             self.look(now, Some(Duration::ZERO), rhythm)?;
         }
         if busy {
@@ -172,15 +176,20 @@ impl<D: Device> Worker<D> {
         self.sleep(rhythm)
     }
 
-    fn sleep(&mut self, rhythm: &mut Rhythm) -> io::Result<()> {
+    fn sleep(&mut self, rhythm: &mut Rhythm<'_>) -> io::Result<()> {
         // Said first, looked at once more after it: whoever asks for something from here on rings.
         if !self.core.prepare_sleep() {
+            return Ok(());
+        }
+        if self.answers.is_waiting() {
+            self.core.end_sleep();
             return Ok(());
         }
         let now = clock::now();
         let blocked =
             self.backlog.is_blocked() || (self.core.stack.wants_transmit() && !self.device.is_ready());
-        let mut deadline = [self.deadline(), rhythm.stop_at].into_iter().flatten().min();
+        let resume = self.server.as_ref().and_then(Server::deadline);
+        let mut deadline = [self.deadline(), rhythm.stop_at, resume].into_iter().flatten().min();
         if blocked {
             deadline = Some(deadline.unwrap_or(Instant::FAR_FUTURE).min(now + BLOCKED_NAP));
         }
@@ -200,17 +209,17 @@ impl<D: Device> Worker<D> {
     }
 
     /// Waits for descriptors and does what they ask, the device's and the doorbells' left to the next turn.
-    fn look(&mut self, now: Instant, timeout: Option<Duration>, rhythm: &mut Rhythm) -> io::Result<()> {
+    fn look(&mut self, now: Instant, timeout: Option<Duration>, rhythm: &mut Rhythm<'_>) -> io::Result<()> {
         let mut woken = std::mem::take(&mut self.woken);
         woken.clear();
         self.account.system_calls += 1;
         self.poller.wait(timeout, &mut woken)?;
         for source in woken.drain(..) {
             match source {
-                Source::Device | Source::Doorbell(_) => {}
+                Source::Device | Source::Doorbell(_) | Source::Clerk => {}
                 Source::Signal | Source::Supervisor => self.start_to_stop(now, rhythm),
                 Source::Caller => self.on_caller(now, rhythm),
-                Source::Listener => self.on_listener(),
+                Source::Listener => self.on_listener(now),
                 Source::Control(connection) => self.on_control(connection),
             }
         }
@@ -219,12 +228,16 @@ impl<D: Device> Worker<D> {
     }
 
     /// Closes every connection in order: what was queued is sent, then a FIN, and answers are awaited for a while.
-    fn start_to_stop(&mut self, now: Instant, rhythm: &mut Rhythm) {
+    fn start_to_stop(&mut self, now: Instant, rhythm: &mut Rhythm<'_>) {
         if rhythm.stop_at.is_some() {
             return;
         }
         info!("closing {} applications' connections", self.core.apps.len());
         rhythm.stop_at = Some(now + DRAIN_LIMIT);
+        // They stay readable, and would end every sleep from here on.
+        for told in [&rhythm.stop.signal, &rhythm.stop.supervisor].into_iter().flatten() {
+            self.poller.remove(told);
+        }
         if let Some(server) = &self.server {
             self.poller.remove(server.listener());
         }
@@ -234,7 +247,7 @@ impl<D: Device> Worker<D> {
         }
     }
 
-    fn on_caller(&mut self, now: Instant, rhythm: &mut Rhythm) {
+    fn on_caller(&mut self, now: Instant, rhythm: &mut Rhythm<'_>) {
         let Some(caller) = self.caller.clone() else { return };
         // Taking the ring off; it was readable, so this does not wait.
         let _ = rustix::io::read(&caller.bell, &mut [0u8; 8]);

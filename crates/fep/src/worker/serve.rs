@@ -5,6 +5,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use base::Instant;
 use channel::Offence;
 use channel::control::sys::{Received, receive, send};
 use channel::control::{Answer, MAX_MESSAGE, Network as Reach, Request, version_refusal};
@@ -14,6 +15,7 @@ use serde::Serialize;
 use tracing::{debug, warn};
 
 use super::{Application, Ending, Identity, Worker, channel_limits};
+use crate::clerk::Desk;
 use crate::control::{ASK_CENSUS, ASK_CONNECTIONS, ASK_STATUS, MAX_ANSWER, Peer};
 
 /// Connections accepted, or messages of one connection answered, before the loop goes on.
@@ -26,15 +28,16 @@ enum Outcome {
 }
 
 impl<D: Device> Worker<D> {
-    pub(super) fn on_listener(&mut self) {
+    pub(super) fn on_listener(&mut self, now: Instant) {
         let Some(server) = &mut self.server else { return };
         for _ in 0..BUDGET {
             self.account.system_calls += 1;
-            match server.accept(&self.poller) {
+            match server.accept(&self.poller, self.config.limits.applications_per_user) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
                     warn!("cannot take a control connection: {error}");
+                    server.pause(now, &self.poller);
                     return;
                 }
             }
@@ -85,6 +88,7 @@ impl<D: Device> Worker<D> {
             Some(Ok(Request::NewWaiter { slot })) if app.is_some() => {
                 self.on_new_waiter(connection, app, slot)
             }
+            Some(Ok(Request::Lend)) if app.is_some() => self.on_lend(connection, app),
             Some(_) => self.on_nonsense(connection),
             None => self.on_question(connection, &String::from_utf8_lossy(message)),
         }
@@ -144,9 +148,8 @@ impl<D: Device> Worker<D> {
                 self.core.apps.len()
             ));
         }
-        let privileged = peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw();
         let own = self.core.apps.iter().filter(|application| application.identity.uid == peer.uid).count();
-        (!privileged && own >= limits.applications_per_user as usize).then(|| {
+        (!peer.is_privileged() && own >= limits.applications_per_user as usize).then(|| {
             format!(
                 "user {} has {own} applications already, as many as `limits.applications_per_user` allows",
                 peer.uid
@@ -164,6 +167,25 @@ impl<D: Device> Worker<D> {
             }
             Err(WaiterError::System(error)) => {
                 self.refuse(connection, &format!("cannot make a bell: {error}"));
+                Outcome::KeepOpen
+            }
+        }
+    }
+
+    /// An application wants to lend files: it gets a clerk. A second time is nonsense.
+    fn on_lend(&mut self, connection: u32, app: Option<u32>) -> Outcome {
+        let Some(app) = app else { return Outcome::Close };
+        if self.core.apps[app].desk.is_some() {
+            return self.on_nonsense(connection);
+        }
+        let opened = self.core.apps[app].channel.allow_filling().and_then(|()| Desk::open(&self.answers));
+        match opened {
+            Ok((desk, theirs)) => {
+                self.core.apps[app].desk = Some(desk);
+                self.reply_or_close(connection, &Answer::Lender.encode(), Some(theirs))
+            }
+            Err(error) => {
+                self.refuse(connection, &format!("cannot take files: {error}"));
                 Outcome::KeepOpen
             }
         }

@@ -227,6 +227,7 @@ impl App {
 
     /// Both directions of a socket.
     pub fn stream(&self, socket: u32) -> Stream {
+        self.channel.record(socket).set_taken(true);
         Stream {
             socket,
             send: SendStream::new(self.channel.clone(), socket),

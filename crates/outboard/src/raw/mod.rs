@@ -9,6 +9,7 @@
 
 mod bulk;
 mod datagram;
+mod lend;
 mod patience;
 mod readiness;
 mod sides;
@@ -16,6 +17,10 @@ mod socket;
 mod types;
 mod waiter;
 
+/// Fewer bytes of a lent file than this are copied.
+pub use channel::layout::MIN_FILL;
+pub(crate) use lend::Lender;
+pub use lend::LentFile;
 pub use patience::Patience;
 pub(crate) use sides::Sending;
 pub use sides::{Receiver, Sender};

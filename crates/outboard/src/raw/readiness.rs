@@ -33,7 +33,7 @@ impl Socket {
         let closed = state.contains(State::CLOSED);
         let connected = state.contains(State::CONNECTED);
         if state.contains(State::CONNECTING) {
-            return Readiness::default();
+            return Readiness { writable: self.begins_with_send(), ..Readiness::default() };
         }
         if !connected && !closed {
             // Neither connected nor connecting: hung up, and a send would fail at once.

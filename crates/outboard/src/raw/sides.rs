@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use channel::State;
 use channel::app::{ReceiveDatagrams, ReceiveStream, SendDatagrams, SendStream};
 
+use super::LentFile;
 use super::socket::{Socket, errno};
 use crate::endpoint::lock;
 
@@ -222,6 +223,18 @@ impl Sender<'_> {
         outcome
     }
 
+    /// Queues up to `count` bytes of a lent file from `offset` on, which the stack reads by itself. `None`: this file's bytes
+    /// must be copied, or so few at this place.
+    pub fn send_file(&mut self, file: &LentFile, offset: u64, count: usize) -> io::Result<Option<usize>> {
+        let Some(number) = file.number() else { return Ok(None) };
+        self.check_open()?;
+        let stream = self.stream()?;
+        let outcome = stream.fill(number, offset, count);
+        let queued = stream.queued();
+        self.note(queued, outcome.is_err());
+        outcome.map(|count| (count > 0).then_some(count))
+    }
+
     /// Makes room to produce in, at least one byte; fails with `EAGAIN` if there is none.
     pub fn prepare(&mut self, wanted: usize) -> io::Result<()> {
         self.check_open()?;
@@ -282,7 +295,7 @@ impl Sender<'_> {
             return Ok(());
         }
         if state.contains(State::CONNECTING) {
-            return Err(errno(libc::EAGAIN));
+            return if socket.begins_with_send() { Ok(()) } else { Err(errno(libc::EAGAIN)) };
         }
         Err(errno(libc::EPIPE))
     }

@@ -66,6 +66,8 @@ pub(super) struct Progress {
     /// Bytes that make a stream readable; 0 counts as 1.
     pub(super) low_water: AtomicU32,
     pub(super) meter: Meter,
+    /// A connection attempt waits for the first bytes (TCP Fast Open).
+    pub(super) held: AtomicBool,
 }
 
 impl Socket {
@@ -189,6 +191,7 @@ impl Socket {
             let connection = Self::stream(&self.endpoint, number);
             connection.progress.connect_called.store(true, Ordering::Relaxed);
             connection.progress.connect_told.store(true, Ordering::Relaxed);
+            connection.record().set_taken(true);
             connection.inherit(self.options());
             if let Some(remote) = connection.record().remote() {
                 return Ok((connection, remote));
@@ -228,7 +231,28 @@ impl Socket {
         }
         self.call(|sequence| Command::Connect { socket: self.number, sequence, remote: Some(remote) })?;
         self.progress.connect_called.store(true, Ordering::Release);
-        Err(errno(libc::EINPROGRESS))
+        // Fast open: it counts as connected, and the first send begins the connection.
+        if !self.record().state().contains(State::AWAITS_DATA) {
+            return Err(errno(libc::EINPROGRESS));
+        }
+        self.progress.held.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Connected by fast open in name only: the connection begins with the first send, which has not been yet.
+    pub fn begins_with_send(&self) -> bool {
+        self.progress.held.load(Ordering::Relaxed) && self.shared.queued.load(Ordering::Relaxed) == 0
+    }
+
+    /// The caller has been told that it is connected: connecting again is an error from now on.
+    pub fn note_connected(&self) {
+        self.progress.connect_told.store(true, Ordering::Release);
+    }
+
+    /// Whether it listens, or has been told to connect.
+    pub fn has_begun(&self) -> bool {
+        let begun = State::LISTENING | State::CONNECTING | State::CONNECTED | State::CLOSED;
+        self.record().state().intersects(begun)
     }
 
     /// As Linux answers: once with the outcome, then that it is connected.
@@ -236,6 +260,9 @@ impl Socket {
         if let Some(error) = self.take_error()? {
             self.forget_attempt(state);
             return Err(error);
+        }
+        if self.begins_with_send() {
+            return Err(errno(libc::EISCONN));
         }
         if state.contains(State::CONNECTED) {
             let told = self.progress.connect_told.swap(true, Ordering::AcqRel);
@@ -415,6 +442,7 @@ impl Drop for Socket {
         let was_listening = self.is_listening();
         if !self.shared.is_closed.swap(true, Ordering::AcqRel) {
             let socket = self.number;
+            self.record().set_taken(false);
             // If the channel is closed, so is the socket.
             let command = if reset { Command::Abort { socket } } else { Command::Close { socket } };
             let _ = self.endpoint.channel().post(&command);
@@ -473,6 +501,11 @@ fn for_stack(option: SocketOption, before: &Options, after: &Options) -> Option<
         SocketOption::ReusePort(on) => stack::SocketOption::ReusePort(on),
         SocketOption::Broadcast(on) => stack::SocketOption::Broadcast(on),
         SocketOption::ReceiveBuffer(bytes) => stack::SocketOption::ReceiveLimit(bytes),
+        SocketOption::FastOpen(limit) => stack::SocketOption::FastOpen(limit),
+        SocketOption::FastOpenConnect(on) => stack::SocketOption::FastOpenConnect(on),
+        SocketOption::DeferAccept(time) => {
+            stack::SocketOption::DeferAccept((!time.is_zero()).then(|| time.into()))
+        }
         SocketOption::SendBuffer(_) | SocketOption::Linger(_) | SocketOption::ReceiveLowWater(_) => {
             return None;
         }

@@ -87,6 +87,13 @@ pub enum SocketOption {
     SendBuffer(u32),
     /// Bytes that must be there before a reader is woken.
     ReceiveLowWater(u32),
+    /// How many connections of a listener may have begun with data in their SYN (TCP Fast Open) and not yet finished the
+    /// handshake; 0: none.
+    FastOpen(u32),
+    /// Connecting uses TCP Fast Open: where the peer's cookie is known, the connection begins with the first send.
+    FastOpenConnect(bool),
+    /// A listener's connections are there to be accepted only with their first data, or after this time; zero: at once.
+    DeferAccept(Duration),
 }
 
 /// The options in force.
@@ -128,6 +135,12 @@ pub struct Options {
     pub send_buffer: u32,
     /// See [`SocketOption::ReceiveLowWater`].
     pub receive_low_water: u32,
+    /// See [`SocketOption::FastOpen`].
+    pub fast_open: u32,
+    /// See [`SocketOption::FastOpenConnect`].
+    pub fast_open_connect: bool,
+    /// See [`SocketOption::DeferAccept`].
+    pub defer_accept: Duration,
 }
 
 impl Options {
@@ -151,6 +164,9 @@ impl Options {
             SocketOption::ReceiveBuffer(bytes) => self.receive_buffer = bytes,
             SocketOption::SendBuffer(bytes) => self.send_buffer = bytes,
             SocketOption::ReceiveLowWater(bytes) => self.receive_low_water = bytes.max(1),
+            SocketOption::FastOpen(limit) => self.fast_open = limit,
+            SocketOption::FastOpenConnect(on) => self.fast_open_connect = on,
+            SocketOption::DeferAccept(time) => self.defer_accept = time,
         }
     }
 }
@@ -176,6 +192,9 @@ impl Default for Options {
             receive_buffer: 0,
             send_buffer: 0,
             receive_low_water: 1,
+            fast_open: 0,
+            fast_open_connect: false,
+            defer_accept: Duration::ZERO,
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 use crate::histogram;
-use crate::results::{CpuSeconds, Latency, Machine};
+use crate::results::{CpuSeconds, Latency, Machine, Measure};
 
 /// What came of a load at one end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -50,6 +50,22 @@ pub struct Outcome {
     /// What came of it at the server, in a client's outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Box<Outcome>>,
+}
+
+impl Outcome {
+    /// What was done, without what it cost.
+    pub fn measure(&self) -> io::Result<Measure> {
+        Ok(Measure {
+            operations: self.operations,
+            bytes: self.bytes,
+            elapsed_seconds: self.elapsed_seconds,
+            latency_ns: self.latency_ns,
+            histogram: self.histogram.as_deref().map(histogram::from_text).transpose()?,
+            details: self.details.clone(),
+            verified: self.verified,
+            ..Measure::default()
+        })
+    }
 }
 
 /// How far a client came in an interval.

@@ -3,8 +3,7 @@
 use anyhow::{Context, Result};
 use minijinja::{Environment, context};
 
-use super::view::{self, Table};
-use super::{figure, quantity, tandem};
+use super::{Table, figure, quantity, tandem, view};
 use crate::results::Document;
 
 const TEMPLATE: &str = include_str!("report.html");

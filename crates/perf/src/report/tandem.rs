@@ -4,7 +4,7 @@
 //! and again, both directions averaged, on a Tandem CLX 800, with the TCP/IP on the host processor and on a front-end
 //! processor.
 
-use super::view::{self, Table};
+use super::{Table, view};
 use crate::results::Document;
 use crate::units;
 

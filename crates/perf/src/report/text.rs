@@ -2,11 +2,7 @@
 
 use std::fmt::Write;
 
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, ContentArrangement};
-
-use super::tandem;
-use super::view::{self, Table};
+use super::{tandem, view};
 use crate::results::Document;
 
 /// The report as text.
@@ -28,7 +24,7 @@ pub fn text(document: &Document) -> String {
     }
     for table in &tables {
         line(&format!("\n{}", table.title));
-        line(&lay_out(table));
+        line(&table.text());
     }
     line("");
     for sentence in view::sentences(document) {
@@ -52,17 +48,4 @@ fn totals(document: &Document) -> impl Iterator<Item = &crate::results::Measure>
 
 fn longest_stall(document: &Document) -> Option<f64> {
     totals(document).filter_map(|total| total.longest_stall_seconds).reduce(f64::max)
-}
-
-fn lay_out(table: &Table) -> String {
-    let mut laid_out = comfy_table::Table::new();
-    laid_out.load_preset(ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
-    laid_out.set_header(&table.head);
-    for row in &table.rows {
-        laid_out.add_row(row);
-    }
-    for column in laid_out.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    laid_out.to_string()
 }

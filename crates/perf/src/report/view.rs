@@ -3,20 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use serde::Serialize;
 use serde_json::Value;
 
+use super::Table;
 use super::quantity::{Quantity, quantities};
 use crate::results::{CpuSeconds, Document, Measure, Ratio, SubjectResult};
 use crate::{stats, units};
-
-/// A table of text.
-#[derive(Debug, Serialize)]
-pub(super) struct Table {
-    pub(super) title: String,
-    pub(super) head: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
-}
 
 /// What is said about a subject besides its name.
 pub(super) fn describe(subject: &str) -> &'static str {

@@ -2,39 +2,30 @@
 //! what was measured.
 //!
 //! Old absolute figures are context; what is compared is the effect, the ratio between two configurations of one run.
-//! [`vm`] and [`tandem`] are the experiments, [`costs`] the cost model of the second, [`page`] their report.
+//! [`vm`], [`tandem`] and its [`zero`] traffic are the experiments, [`costs`] the cost model of the second, [`page`] their report.
 
 pub mod costs;
 pub mod page;
 pub mod tandem;
 pub mod vm;
+pub mod zero;
 
 use serde::Serialize;
 
 use crate::machine;
+use crate::report::Table;
 use crate::results::{Document, Machine, SubjectResult, Tool};
 use crate::stats;
 
 /// The version of [`Reproduction`]'s form.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// A table of text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Table {
-    /// What it shows.
-    pub title: String,
-    /// The columns' names.
-    pub head: Vec<String>,
-    /// The rows, each as long as the head.
-    pub rows: Vec<Vec<String>>,
-}
-
 /// An experiment that was run again.
 #[derive(Debug, Serialize)]
 pub struct Reproduction {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// `vm` or `tandem`.
+    /// `vm`, `tandem` or `zero`.
     pub experiment: &'static str,
     /// What it is about, in a sentence.
     pub about: &'static str,

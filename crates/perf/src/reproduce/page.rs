@@ -3,12 +3,11 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, ContentArrangement};
 use minijinja::{Environment, context};
 
-use super::{Reproduction, Table};
+use super::Reproduction;
 
+const FRAME: &str = include_str!("frame.html");
 const TEMPLATE: &str = include_str!("page.html");
 const INDEX: &str = include_str!("index.html");
 
@@ -16,7 +15,7 @@ const INDEX: &str = include_str!("index.html");
 pub fn text(result: &Reproduction) -> String {
     let mut text = format!("{}: {}\n", result.experiment, result.about);
     for table in &result.tables {
-        write!(text, "\n{}\n{}\n", table.title, lay_out(table)).expect("writing to a string does not fail");
+        write!(text, "\n{}\n{}\n", table.title, table.text()).expect("writing to a string does not fail");
     }
     for note in &result.notes {
         write!(text, "\n{note}\n").expect("writing to a string does not fail");
@@ -46,26 +45,15 @@ fn machine(result: &Reproduction) -> String {
 fn render(template: &str, context: minijinja::Value) -> Result<String> {
     let mut environment = Environment::new();
     // The name's ending switches escaping on.
+    environment.add_template("frame.html", FRAME).context("the pages' frame")?;
     environment.add_template("page.html", template).context("the page's template")?;
     environment.get_template("page.html").and_then(|page| page.render(context)).context("filling in the page")
-}
-
-fn lay_out(table: &Table) -> String {
-    let mut laid_out = comfy_table::Table::new();
-    laid_out.load_preset(ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
-    laid_out.set_header(&table.head);
-    for row in &table.rows {
-        laid_out.add_row(row);
-    }
-    for column in laid_out.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    laid_out.to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Table;
 
     #[test]
     fn pages_need_nothing_else_and_show_text_as_text() {

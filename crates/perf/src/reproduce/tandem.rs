@@ -5,8 +5,9 @@ use anyhow::{Result, bail};
 use lab::Lab;
 
 use super::costs::Costs;
-use super::{Reproduction, Table, mean};
+use super::{Reproduction, mean};
 use crate::file::{self, Direction, Load, Program};
+use crate::report::Table;
 use crate::results::{Document, Measure, SubjectResult};
 use crate::runner::Common;
 use crate::site::Subject;

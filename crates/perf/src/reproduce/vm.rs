@@ -6,9 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 use lab::Lab;
 
-use super::{Reproduction, Table, mean, percent_difference};
+use super::{Reproduction, mean, percent_difference};
 use crate::ends::{Plan, Protocol, Work};
 use crate::load::{self, Load};
+use crate::report::Table;
 use crate::results::{Document, Measure, SubjectResult};
 use crate::runner::Common;
 use crate::units;

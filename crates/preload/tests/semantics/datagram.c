@@ -56,6 +56,22 @@ static void addressed(struct sockaddr_in to) {
     close(fd);
 }
 
+/* The first datagram gives a socket its port. */
+static void first(struct sockaddr_in to) {
+    struct sockaddr_in own = {0};
+    socklen_t length = sizeof own;
+    int fd = udp_socket();
+    say("first sendto %s", result(sendto(fd, "hello", 5, 0, (struct sockaddr *)&to, sizeof to)));
+    getsockname(fd, (struct sockaddr *)&own, &length);
+    say("has a port at once %d", own.sin_port != 0);
+    in_port_t port = own.sin_port;
+    say("connect %s", result(connect(fd, (struct sockaddr *)&to, sizeof to)));
+    length = sizeof own;
+    getsockname(fd, (struct sockaddr *)&own, &length);
+    say("keeps it %d", own.sin_port == port);
+    close(fd);
+}
+
 static void connected(struct sockaddr_in to) {
     char buffer[100];
     int fd = udp_socket();
@@ -136,6 +152,7 @@ void datagram_cases(void) {
     int call = call_peer("datagrams");
     struct sockaddr_in to = address_of(peer_address.sin_addr, peer_port(call));
     addressed(to);
+    first(to);
     connected(to);
     bound(to);
     refused();

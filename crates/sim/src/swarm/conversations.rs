@@ -25,7 +25,9 @@ pub(super) fn add(rng: &mut SeededRng, scenario: &mut Scenario, slowest: u64, mt
     for number in 0..count {
         let pair = rng.below(u64::from(pairs)) as u16;
         let most = (budget / count.min(8)).max(100);
-        let (client_plan, server_plan) = plans(rng, most, churn);
+        let (mut client_plan, mut server_plan) = plans(rng, most, churn);
+        let mut own = SeededRng::new(scenario.seed.rotate_left(32) ^ number);
+        choose_opening(&mut own, &mut client_plan, &mut server_plan);
         let aborts = [&client_plan, &server_plan].iter().any(|plan| matches!(plan.end, End::Abort(_)));
         // The options of a server's socket are its listener's: keepalive is for those that need it.
         let port = if aborts { 1000 + number } else { 80 + number % 3 } as u16;
@@ -37,6 +39,19 @@ pub(super) fn add(rng: &mut SeededRng, scenario: &mut Scenario, slowest: u64, mt
             client_plan,
             server_plan,
         });
+    }
+}
+
+/// How the connection is opened: with data in the SYN, or accepted only with its first data.
+fn choose_opening(rng: &mut SeededRng, client: &mut Plan, server: &mut Plan) {
+    if chance(rng, 0.5) {
+        server.options.fast_open = 1 + rng.below(20) as u32;
+        // Without something to say first its SYN would wait for ever.
+        client.options.fast_open_connect = client.allowed(0) > 0;
+    }
+    if chance(rng, 0.1) {
+        let time = span_between(rng, Duration::from_millis(1), Duration::from_secs(20));
+        server.options.defer_accept = Some(time);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use base::{Duration, Rng, SeededRng};
 use stack::{ConflictDetection, StackConfig};
+use tcp::{AccurateEcn, MtuProbing};
 use wire::frame::Medium;
 
 use super::{between, chance, span_between};
@@ -22,6 +23,8 @@ pub(super) fn random(rng: &mut SeededRng, medium: Medium, mtu: u16, checksums: b
         window_scaling: chance(rng, 0.85),
         selective_acks: chance(rng, 0.8),
         ecn: chance(rng, 0.3),
+        accurate_ecn: if chance(rng, 0.5) { AccurateEcn::Offer } else { AccurateEcn::Accept },
+        mtu_probing: if chance(rng, 0.2) { MtuProbing::Always } else { MtuProbing::OnBlackHole },
         nodelay: chance(rng, 0.3),
         clock_granularity: granularity,
         // An orphan's peer may be a slow reader.

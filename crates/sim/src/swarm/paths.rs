@@ -34,7 +34,7 @@ pub(super) fn random(rng: &mut SeededRng, rate: u64, mtu: u16) -> PathSpec {
     }
     if chance(rng, 0.1) && mtu > 600 {
         let small = 576 + rng.below(u64::from(mtu) - 576) as u32;
-        stages.insert(0, StageSpec::Mtu { mtu: small, icmp: true });
+        stages.insert(0, StageSpec::Mtu { mtu: small, icmp: chance(rng, 0.6) });
     }
     if chance(rng, 0.1) {
         let policed = rate / 2 + rng.below(rate / 2);

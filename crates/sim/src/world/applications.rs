@@ -134,7 +134,15 @@ impl<B: SimBuffers> World<B> {
                 endpoint.stage = Stage::Open;
                 endpoint.progress = self.now;
                 self.on_socket.insert((client, id), number);
-                self.expected.insert((client, local_port, server, port), number + 1);
+                let ends = (client, local_port, server, port);
+                self.expected.insert(ends, number + 1);
+                // A SYN that waits for the first bytes, to carry them.
+                if self.hosts[usize::from(client)].stack.tcp(id).is_some_and(tcp::Connection::awaits_data) {
+                    self.begun_with_data.insert(ends);
+                    self.transfer(number);
+                } else {
+                    self.begun_with_data.remove(&ends);
+                }
             }
             Err(error) => self.report(format!("endpoint {number} cannot connect: {error:?}")),
         }
@@ -146,13 +154,17 @@ impl<B: SimBuffers> World<B> {
             let Some(id) = node.stack.tcp_accept(listener) else { return };
             let local = node.stack.local_addr(id).map_or(0, |local| local.port());
             let client = node.stack.remote_addr(id).map(|remote| (host_of(remote.ip()), remote.port()));
-            let expected =
-                client.and_then(|(client, port)| self.expected.remove(&(client, port, host, local)));
+            let ends = client.map(|(client, port)| (client, port, host, local));
+            let expected = ends.and_then(|ends| self.expected.remove(&ends));
             let Some(number) = expected else {
                 // The client has forgotten it, or its SYN was an old duplicate.
                 let shown = node.clock(self.now);
                 let _ = node.stack.close(shown, id);
-                self.report(format!("host {host} accepts a connection that nobody opened: {client:?}"));
+                // RFC 7413 §2.1: a SYN with data, and its plain repetition, may be taken once more when the server is done
+                // with the first connection, since no handshake stands between.
+                if !ends.is_some_and(|ends| self.begun_with_data.contains(&ends)) {
+                    self.report(format!("host {host} accepts a connection that nobody opened: {client:?}"));
+                }
                 continue;
             };
             let endpoint = &mut self.endpoints[number as usize];
@@ -183,10 +195,11 @@ impl<B: SimBuffers> World<B> {
             endpoint.acked = acked;
             B::release(stream, acked);
         }
-        if endpoint.stage == Stage::Closed || connection.state() == tcp::State::SynSent {
+        let awaits_data = connection.awaits_data();
+        if endpoint.stage == Stage::Closed || (connection.state() == tcp::State::SynSent && !awaits_data) {
             return;
         }
-        if connection.error().is_none() {
+        if connection.error().is_none() && !awaits_data {
             endpoint.established.get_or_insert(now);
         }
         let received = connection.received_to();

@@ -11,7 +11,7 @@
 mod applications;
 mod verdict;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use base::{Duration, Instant, Rng, SeededRng};
 use netem::{Path, PathSpec};
@@ -51,6 +51,8 @@ pub struct World<B: SimBuffers> {
     on_socket: HashMap<(u16, SocketId), u32>,
     /// Which conversation a server's new connection belongs to, by the client's host and port and the server's.
     expected: HashMap<(u16, u16, u16, u16), u32>,
+    /// The same ends of the clients whose SYN carried data (TCP Fast Open).
+    begun_with_data: HashSet<(u16, u16, u16, u16)>,
     specs: Vec<ConversationSpec>,
     observer: Option<Observer>,
     capture: Option<Capture>,
@@ -83,6 +85,7 @@ impl<B: SimBuffers> World<B> {
             listeners: Vec::new(),
             on_socket: HashMap::new(),
             expected: HashMap::new(),
+            begun_with_data: HashSet::new(),
             specs: Vec::new(),
             observer: None,
             capture: None,

@@ -60,7 +60,7 @@ impl<B: BufferFamily> Stack<B> {
         self.tcp_ports.hold(&Claim { local: tuple.local, manner });
         let socket = Socket::new(Kind::Tcp(tcp), Some(manner), options, self.config.ttl);
         let key = self.sockets.insert(socket);
-        self.tcp_flows.insert(&tuple, Target::Socket(key.index));
+        self.insert_flow(&tuple, Target::Socket(key.index));
         self.schedule(key.index);
         Ok(key.into())
     }
@@ -90,7 +90,7 @@ impl<B: BufferFamily> Stack<B> {
         let socket = self.owned_mut(id)?;
         socket.kind = Kind::Tcp(tcp);
         socket.manner = Some(manner);
-        self.tcp_flows.insert(&tuple, Target::Socket(id.index));
+        self.insert_flow(&tuple, Target::Socket(id.index));
         self.schedule(id.index);
         Ok(())
     }
@@ -139,32 +139,12 @@ impl<B: BufferFamily> Stack<B> {
         let (_, _, source) = self.route_to(local.ip(), remote.ip())?;
         let mut tuple = FourTuple { local: SocketAddr::new(source, local.port()), remote };
         if local.port() == 0 {
-            // Pairs in TIME-WAIT are succeeded when no other is left (RFC 6191).
-            let port = self
-                .pick_port(tuple, |stack, tuple| stack.find_tcp(tuple).is_none())
-                .or_else(|| self.pick_port(tuple, |stack, tuple| stack.is_available(now, tuple)))
-                .ok_or(SocketError::AddressNotAvailable)?;
+            let port = self.pick_port(now, tuple).ok_or(SocketError::AddressNotAvailable)?;
             tuple.local.set_port(port);
         } else if !self.is_available(now, &tuple) {
             return Err(SocketError::AddressNotAvailable);
         }
         Ok(tuple)
-    }
-
-    fn pick_port(
-        &mut self,
-        tuple: FourTuple,
-        is_free: impl Fn(&mut Self, &FourTuple) -> bool,
-    ) -> Option<u16> {
-        // The table of ports is set aside while it asks the table of flows.
-        let empty = crate::ports::PortTable::new(self.config.ephemeral_ports, true, self.hash.clone());
-        let mut ports = core::mem::replace(&mut self.tcp_ports, empty);
-        let port = ports.pick_for_connect(tuple.local.ip(), tuple.remote, |port| {
-            let local = SocketAddr::new(tuple.local.ip(), port);
-            !is_free(self, &FourTuple { local, ..tuple })
-        });
-        self.tcp_ports = ports;
-        port
     }
 
     fn start_connection(
@@ -180,7 +160,10 @@ impl<B: BufferFamily> Stack<B> {
         let isn = self.isn.isn(now, tuple.local, tuple.remote);
         let isn = self.succeed_time_wait(now, &tuple).map_or(isn, |at_least| isn.later(at_least));
         let offset = self.isn.timestamp_offset(tuple.local, tuple.remote);
-        let connection = tcp::Connection::connect(now, &config, tuple.local, tuple.remote, isn, offset);
+        let mut connection = tcp::Connection::connect(now, &config, tuple.local, tuple.remote, isn, offset);
+        if options.fast_open_connect {
+            self.begin_fast_open(now, &tuple, &mut connection);
+        }
         self.stats.tcp_active_opens += 1;
         let mut socket = TcpSocket::new(now, connection, buffers, Stage::Owned);
         socket.parent = NIL;

@@ -100,7 +100,13 @@ impl<B: BufferFamily> Stack<B> {
         }
     }
 
-    fn give_segment(&mut self, now: Instant, index: u32, tuple: &FourTuple, segment: &tcp::SegmentIn<'_>) {
+    pub(crate) fn give_segment(
+        &mut self,
+        now: Instant,
+        index: u32,
+        tuple: &FourTuple,
+        segment: &tcp::SegmentIn<'_>,
+    ) {
         let Some(tcp) = self.sockets.get_index_mut(index).and_then(|socket| socket.tcp_mut()) else { return };
         let flags = segment.header.flags;
         if tcp.connection.state() == tcp::State::TimeWait
@@ -121,6 +127,9 @@ impl<B: BufferFamily> Stack<B> {
         let before = Glance::at(&tcp.connection);
         let verdict = tcp.connection.handle_segment(now, segment, &mut tcp.stream);
         self.stats.verdicts.add(verdict);
+        if before.is_opening() {
+            self.note_fast_open(now, index, tuple, segment);
+        }
         self.settle(now, index, before);
         if verdict.wants_reset() {
             self.send_reset(now, tuple, segment);
@@ -141,7 +150,10 @@ impl<B: BufferFamily> Stack<B> {
             return;
         };
         match tcp::listen::classify(segment) {
-            tcp::ListenVerdict::Open => self.open_half(now, listener, *tuple, segment, at_least),
+            tcp::ListenVerdict::Open => {
+                self.open_half(now, listener, *tuple, segment, at_least);
+            }
+            tcp::ListenVerdict::Reset if self.open_by_cookie(now, listener, tuple, segment) => {}
             tcp::ListenVerdict::Reset => {
                 self.stats.drop_listen_segment += 1;
                 self.send_reset(now, tuple, segment);

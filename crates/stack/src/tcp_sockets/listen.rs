@@ -2,20 +2,21 @@
 //!
 //! As on Linux a full accept queue drops SYNs, and the last acknowledgement of handshakes that are under way, so that
 //! the peer tries again. The queue of half-open connections is longer than the backlog, so that a burst of honest peers
-//! fits. When it is full the oldest makes room, once it has had time to answer: in a flood, whoever answers faster than
-//! the queue turns over still gets through. (SYN cookies would spare even that.)
+//! fits. When it is full, SYNs are answered with cookies (`syn_cookies`). Where those are switched off, the oldest makes
+//! room, once it has had time to answer: in a flood, whoever answers faster than the queue turns over still gets through.
 
 use base::{Duration, Instant, SeqNumber};
 use core::net::SocketAddr;
 
 use crate::buffers::BufferFamily;
-use crate::config::SocketOptions;
+use crate::config::{SocketOptions, SynCookieMode};
 use crate::error::SocketError;
 use crate::flow::{FourTuple, Target};
 use crate::list::List;
 use crate::ports::Claim;
 use crate::socket::{FamilyLinks, Kind, Listener, Queues, Socket, Stage, TcpSocket};
 use crate::stack::{SocketId, Stack};
+use crate::tcp_sockets::EarlyQueue;
 
 /// Half-open connections that every listener may have, however small its backlog.
 const MIN_HALF_OPEN: usize = 512;
@@ -83,6 +84,8 @@ impl<B: BufferFamily> Stack<B> {
             owner,
             options,
             queues: Queues { half_open: List::new(), half_open_len: 0, accept: List::new(), accept_len: 0 },
+            cookies_until: Instant::ZERO,
+            early: EarlyQueue::default(),
         }));
         self.listeners.insert(local, id.index);
         Ok(())
@@ -125,7 +128,7 @@ impl<B: BufferFamily> Stack<B> {
         group.get(choice).copied()
     }
 
-    /// A SYN for a listener.
+    /// A SYN for a listener; the half-open connection that it makes, if it makes one.
     pub(crate) fn open_half(
         &mut self,
         now: Instant,
@@ -133,25 +136,29 @@ impl<B: BufferFamily> Stack<B> {
         tuple: FourTuple,
         segment: &tcp::SegmentIn<'_>,
         at_least: Option<SeqNumber>,
-    ) {
-        let Some(socket) = self.sockets.get_index_mut(index) else { return };
-        let (ttl, tos) = (socket.ttl, socket.tos);
-        let Some(listener) = socket.listener_mut() else { return };
+    ) -> Option<u32> {
+        let listener = self.listener_mut(index)?;
         if listener.accept_is_full() {
             self.stats.drop_listen_overflow += 1;
-            return;
+            return None;
         }
-        let (owner, options) = (listener.owner.clone(), listener.options.clone());
-        let full = listener.queues.half_open_len >= listener.backlog.max(MIN_HALF_OPEN)
-            || self.half_open >= self.config.max_half_open
-            || !self.has_socket_room();
-        if full && !self.drop_oldest_half_open(now, index) {
+        let options = listener.options.clone();
+        let crowded = listener.queues.half_open_len >= listener.backlog.max(MIN_HALF_OPEN)
+            || self.half_open >= self.config.max_half_open;
+        let mode = self.config.syn_cookies;
+        let by_cookie = mode == SynCookieMode::Always || (crowded && mode == SynCookieMode::WhenFull);
+        // A cookie cannot start beyond the sequence numbers of a connection in TIME-WAIT.
+        if by_cookie && at_least.is_none() {
+            self.answer_with_cookie(now, index, &tuple, segment);
+            return None;
+        }
+        if (crowded || !self.has_socket_room()) && !self.drop_oldest_half_open(now, index) {
             self.stats.drop_syn_queue += 1;
-            return;
+            return None;
         }
         let Ok((link_mtu, path_mtu)) = self.mtus_to(now, tuple.local.ip(), tuple.remote.ip()) else {
             self.stats.drop_no_route += 1;
-            return;
+            return None;
         };
         let mut config = self.tcp_config(link_mtu, path_mtu, &options);
         config.remembered = self.remembered(now, tuple.remote.ip());
@@ -159,25 +166,52 @@ impl<B: BufferFamily> Stack<B> {
         // RFC 1122 §4.2.2.13: a connection that follows one in TIME-WAIT starts beyond its last sequence number.
         let isn = at_least.map_or(isn, |least| isn.later(least));
         let offset = self.isn.timestamp_offset(tuple.local, tuple.remote);
-        let connection =
+        let mut connection =
             tcp::Connection::accept(now, &config, tuple.local, tuple.remote, isn, offset, segment);
+        let early = self.answer_fast_open(now, index, &tuple, segment, &mut connection);
+        let stage = if early { Stage::Queued } else { Stage::HalfOpen };
+        let child = self.insert_child(now, index, connection, stage)?;
+        if early {
+            self.begin_early(index, child, segment);
+        }
+        self.schedule(child);
+        self.sync_timer(child);
+        Some(child)
+    }
+
+    /// A new connection of a listener, in its queue of half-open ones or in that of those to be accepted.
+    pub(crate) fn insert_child(
+        &mut self,
+        now: Instant,
+        index: u32,
+        connection: tcp::Connection,
+        stage: Stage,
+    ) -> Option<u32> {
+        let socket = self.sockets.get_index_mut(index)?;
+        let (ttl, tos) = (socket.ttl, socket.tos);
+        let listener = socket.listener_mut()?;
+        let (owner, options) = (listener.owner.clone(), listener.options.clone());
         self.stats.tcp_passive_opens += 1;
-        let mut tcp = TcpSocket::new(now, connection, B::stream(&owner), Stage::HalfOpen);
+        let mut tcp = TcpSocket::new(now, connection, B::stream(&owner), stage);
         tcp.parent = index;
+        let tuple = tcp.tuple();
         let manner = super::connect::manner_of(&options, false);
         self.tcp_ports.hold(&Claim { local: tuple.local, manner });
         let mut socket = Socket::new(Kind::Tcp(tcp), Some(manner), &options, self.config.ttl);
         (socket.ttl, socket.tos) = (ttl, tos);
         socket.silent = true;
         let child = self.sockets.insert(socket).index;
-        self.tcp_flows.insert(&tuple, Target::Socket(child));
-        self.half_open += 1;
-        self.edit_queues(index, |queues, links| {
-            queues.half_open.push_back(links, child);
-            queues.half_open_len += 1;
-        });
-        self.schedule(child);
-        self.sync_timer(child);
+        self.insert_flow(&tuple, Target::Socket(child));
+        if stage == Stage::HalfOpen {
+            self.half_open += 1;
+            self.edit_queues(index, |queues, links| {
+                queues.half_open.push_back(links, child);
+                queues.half_open_len += 1;
+            });
+        } else {
+            self.push_to_accept(index, child);
+        }
+        Some(child)
     }
 
     /// Whether the accept queue of a half-open connection's listener is full, so that its last acknowledgement has to
@@ -195,11 +229,15 @@ impl<B: BufferFamily> Stack<B> {
         if let Some(tcp) = self.sockets.get_index_mut(index).and_then(|socket| socket.tcp_mut()) {
             tcp.stage = Stage::Queued;
         }
-        self.edit_queues(parent, |queues, links| {
-            queues.accept.push_back(links, index);
+        self.push_to_accept(parent, index);
+    }
+
+    fn push_to_accept(&mut self, listener: u32, child: u32) {
+        self.edit_queues(listener, |queues, links| {
+            queues.accept.push_back(links, child);
             queues.accept_len += 1;
         });
-        self.mark_changed(parent);
+        self.mark_changed(listener);
     }
 
     /// A half-open connection has come to nothing: it goes when it has nothing more to say.
@@ -290,14 +328,14 @@ impl<B: BufferFamily> Stack<B> {
         }
     }
 
-    fn listener_mut(&mut self, index: u32) -> Option<&mut Listener<B>> {
+    pub(crate) fn listener_mut(&mut self, index: u32) -> Option<&mut Listener<B>> {
         self.sockets.get_index_mut(index).and_then(|socket| socket.listener_mut())
     }
 }
 
 impl<B: BufferFamily> Listener<B> {
     /// As Linux counts: one more than the backlog may wait.
-    fn accept_is_full(&self) -> bool {
+    pub(crate) fn accept_is_full(&self) -> bool {
         self.queues.accept_len > self.backlog
     }
 }

@@ -4,12 +4,18 @@
 //! tells its owner, schedules output, arms the timer, and takes it out of the tables when it is closed.
 
 mod connect;
+mod crowd;
+mod cut_through;
+mod fast_open;
 mod input;
 mod listen;
 mod output;
 mod restore;
+mod syn_cookies;
 mod time_wait;
 
+pub(crate) use crowd::Crowds;
+pub(crate) use fast_open::{EarlyQueue, FastOpenState};
 pub use restore::RestoreError;
 pub(crate) use time_wait::TimeWaitRecord;
 
@@ -23,7 +29,7 @@ use crate::error::SocketError;
 use crate::flow::{FourTuple, Target};
 use crate::path::Next;
 use crate::slab::Key;
-use crate::socket::{Kind, Stage};
+use crate::socket::{Kind, Partner, Stage};
 use crate::stack::{SocketId, Stack, Timer};
 
 /// IP and TCP headers without options, which the MSS does not count (RFC 9293 §3.7.1).
@@ -49,6 +55,10 @@ impl Glance {
             received_to: connection.received_to(),
             soft_error: connection.soft_error(),
         }
+    }
+
+    fn is_opening(&self) -> bool {
+        self.state == tcp::State::SynSent
     }
 }
 
@@ -88,10 +98,14 @@ impl<B: BufferFamily> Stack<B> {
 
     /// The receive stream has been read up to the offset `consumed_to`.
     pub fn tcp_consumed(&mut self, now: Instant, id: SocketId, consumed_to: u64) {
-        if let Some((connection, share)) = self.tcp_and_share(id) {
-            connection.set_window_share(share);
+        let Some(tcp) = self.sockets.get_mut(id.into()).and_then(|socket| socket.tcp_mut()) else { return };
+        tcp.connection.set_window_share(tcp.stream.share());
+        tcp.connection.handle_consumed(now, consumed_to);
+        match tcp.partner {
+            Partner::Remote => self.schedule(id.index),
+            Partner::Joined(partner) => self.schedule_partner(now, partner),
+            Partner::Gone => {}
         }
-        self.tell_tcp(id, |connection| connection.handle_consumed(now, consumed_to));
     }
 
     /// Nothing more will be queued: a FIN follows.
@@ -125,11 +139,6 @@ impl<B: BufferFamily> Stack<B> {
             self.schedule(id.index);
         }
         Ok(())
-    }
-
-    fn tcp_and_share(&mut self, id: SocketId) -> Option<(&mut tcp::Connection, u32)> {
-        let tcp = self.sockets.get_mut(id.into())?.tcp_mut()?;
-        Some((&mut tcp.connection, tcp.stream.share()))
     }
 
     /// Tells an owned connection something that may make it send; what comes of it is settled when it is polled.
@@ -177,6 +186,7 @@ impl<B: BufferFamily> Stack<B> {
         if tcp.connection.deadline().is_some_and(|deadline| deadline <= now) {
             tcp.connection.handle_deadline(now);
         }
+        // Of a joined connection, this may have been the time to try again what found no memory.
         self.settle(now, index, before);
     }
 
@@ -195,14 +205,18 @@ impl<B: BufferFamily> Stack<B> {
             tcp.connection.handle_send_blocked(now, tcp.stream.is_blocked());
         }
         let (stage, wants_output) = (tcp.stage, !polled && tcp.connection.wants_output(now));
+        let early_is_over = tcp.early_of.is_some() && !tcp.connection.is_early();
         if after.acked_to != before.acked_to
             && let Some(Next::Neighbour(key)) = tcp.path.map(|cached| cached.path.next)
             && let Some(entry) = self.neighbours.get_mut(key)
         {
             entry.on_confirmed_from_above(now);
         }
+        if early_is_over {
+            self.end_early(now, index);
+        }
         if after.state != before.state {
-            self.on_state_changed(index, before.state, after.state, stage);
+            self.on_state_changed(now, index, (before.state, after.state), stage);
             if after.state == tcp::State::Closed {
                 self.remember_path(now, index);
             }
@@ -225,7 +239,16 @@ impl<B: BufferFamily> Stack<B> {
         self.sync_timer(index);
     }
 
-    fn on_state_changed(&mut self, index: u32, before: tcp::State, after: tcp::State, stage: Stage) {
+    fn on_state_changed(
+        &mut self,
+        now: Instant,
+        index: u32,
+        (before, after): (tcp::State, tcp::State),
+        stage: Stage,
+    ) {
+        if before == tcp::State::SynSent && after == tcp::State::Closed {
+            self.note_failed_fast_open(now, index);
+        }
         if !before.is_synchronised() && after.is_synchronised() {
             self.stats.tcp_established += 1;
         }
@@ -241,7 +264,7 @@ impl<B: BufferFamily> Stack<B> {
         let Some(tcp) = self.sockets.get_index_mut(index).and_then(|socket| socket.tcp_mut()) else { return };
         if core::mem::replace(&mut tcp.in_flows, false) {
             let tuple = tcp.tuple();
-            self.tcp_flows.remove(&tuple, Target::Socket(index));
+            self.remove_flow(&tuple, Target::Socket(index));
             self.release_port(index);
         }
     }
@@ -314,6 +337,7 @@ impl<B: BufferFamily> Stack<B> {
         config.congestion = options.congestion.unwrap_or(config.congestion);
         config.keepalive = options.keepalive.or(config.keepalive);
         config.user_timeout = options.user_timeout.or(config.user_timeout);
+        config.defer_accept = options.defer_accept.unwrap_or(config.defer_accept);
         if let Some(linger2) = options.linger2 {
             config.fin_wait_2 = linger2;
         }
@@ -362,7 +386,11 @@ fn apply_option(now: Instant, connection: &mut tcp::Connection, option: SocketOp
         SocketOption::ReceiveLimit(limit) => connection.set_receive_limit(limit.max(MIN_RECEIVE_BUFFER)),
         SocketOption::UserTimeout(timeout) => connection.set_user_timeout(timeout),
         SocketOption::Linger2(Some(time)) => connection.set_linger2(time),
-        SocketOption::Linger2(None)
+        // These count before a connection is opened.
+        SocketOption::FastOpen(_)
+        | SocketOption::FastOpenConnect(_)
+        | SocketOption::DeferAccept(_)
+        | SocketOption::Linger2(None)
         | SocketOption::ReuseAddress(_)
         | SocketOption::ReusePort(_)
         | SocketOption::Broadcast(_)

@@ -80,7 +80,7 @@ impl<B: BufferFamily> Stack<B> {
         let key = self.sockets.insert(socket);
         if !closed {
             self.tcp_ports.hold(&Claim { local: tuple.local, manner });
-            self.tcp_flows.insert(&tuple, Target::Socket(key.index));
+            self.insert_flow(&tuple, Target::Socket(key.index));
         }
         self.schedule(key.index);
         self.sync_timer(key.index);

@@ -1,4 +1,9 @@
 //! TIME-WAIT records: what is left of connections that were closed in order, a hundred bytes or so each.
+//!
+//! Of a connection both of whose ends were here, joined without segments, nothing can come late. Its record only keeps the
+//! port from being bound without `SO_REUSEADDR`, as on Linux, and any new connection may take its place at once. The end
+//! that chose its port by itself leaves no record: Linux, too, uses such a port again (`tcp_tw_reuse`, by default for
+//! loopback), though only after a second.
 
 use base::{Instant, SeqNumber};
 
@@ -14,6 +19,8 @@ pub(crate) struct TimeWaitRecord {
     record: tcp::TimeWait,
     manner: Manner,
     timer: Option<TimerKey>,
+    /// Both ends were on this stack, and no segment of it was ever on its way.
+    cut_through: bool,
 }
 
 impl<B: BufferFamily> Stack<B> {
@@ -26,11 +33,13 @@ impl<B: BufferFamily> Stack<B> {
             self.sync_timer(index);
             return;
         };
+        let cut_through = tcp.connection.is_cut_through();
+        let chose_port = !tcp.connection.is_passive() && !manner.is_some_and(|manner| manner.explicit);
         let tuple = tcp.tuple();
         self.remember_path(now, index);
         self.leave_tables(index);
         self.release(index);
-        if record.deadline() <= now {
+        if record.deadline() <= now || (cut_through && chose_port) {
             return;
         }
         if self.time_waits.len() >= self.config.max_time_wait {
@@ -42,8 +51,8 @@ impl<B: BufferFamily> Stack<B> {
         let manner = Manner { explicit: false, listening: false, ..manner.unwrap_or_default() };
         self.tcp_ports.hold(&Claim { local: tuple.local, manner });
         let deadline = record.deadline();
-        let key = self.time_waits.insert(TimeWaitRecord { tuple, record, manner, timer: None });
-        self.tcp_flows.insert(&tuple, Target::TimeWait(key.index));
+        let key = self.time_waits.insert(TimeWaitRecord { tuple, record, manner, timer: None, cut_through });
+        self.insert_flow(&tuple, Target::TimeWait(key.index));
         let timer = self.wheel.arm(deadline, Timer::TimeWait(key.index));
         if let Some(record) = self.time_waits.get_index_mut(key.index) {
             record.timer = Some(timer);
@@ -116,7 +125,8 @@ impl<B: BufferFamily> Stack<B> {
             None => true,
             Some(Target::Socket(_)) => false,
             Some(Target::TimeWait(index)) => {
-                self.time_waits.get_index(index).is_some_and(|record| record.record.reusable(now).is_some())
+                let record = self.time_waits.get_index(index);
+                record.is_some_and(|record| record.cut_through || record.record.reusable(now).is_some())
             }
         }
     }
@@ -129,12 +139,17 @@ impl<B: BufferFamily> Stack<B> {
         at_least
     }
 
+    /// Whether what a record is left of was joined without segments.
+    pub(crate) fn was_cut_through(&self, record: u32) -> bool {
+        self.time_waits.get_index(record).is_some_and(|record| record.cut_through)
+    }
+
     fn forget_time_wait(&mut self, index: u32) {
         let Some(record) = self.time_waits.remove(index) else { return };
         if let Some(timer) = record.timer {
             self.wheel.cancel(timer);
         }
-        self.tcp_flows.remove(&record.tuple, Target::TimeWait(index));
+        self.remove_flow(&record.tuple, Target::TimeWait(index));
         self.tcp_ports.release(&Claim { local: record.tuple.local, manner: record.manner });
     }
 }

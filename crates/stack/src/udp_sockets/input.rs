@@ -41,7 +41,7 @@ impl<B: BufferFamily> Stack<B> {
             self.deliver_to_all(&meta, payload);
             return;
         }
-        match self.find_udp_connected(&tuple).or_else(|| self.find_udp_bound(&tuple)) {
+        match self.find_udp(&tuple) {
             Some(index) => self.deliver(index, &meta, payload),
             None => {
                 self.stats.drop_udp_no_socket += 1;
@@ -49,6 +49,11 @@ impl<B: BufferFamily> Stack<B> {
                 self.send_icmp_error(now, packet, IcmpKind::PortUnreachable);
             }
         }
+    }
+
+    /// The socket that a datagram of this flow is for.
+    pub(crate) fn find_udp(&mut self, tuple: &FourTuple) -> Option<u32> {
+        self.find_udp_connected(tuple).or_else(|| self.find_udp_bound(tuple))
     }
 
     /// Among several at one address, as on Linux: the flow chooses with SO_REUSEPORT, else the latest.

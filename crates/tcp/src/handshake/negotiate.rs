@@ -1,7 +1,7 @@
 //! What the two SYNs agree on: MSS, window scale, timestamps, selective acknowledgement, ECN.
 
 use base::Instant;
-use wire::tcp::{Flags, Options, Timestamps};
+use wire::tcp::{Options, Timestamps};
 
 use crate::connection::Connection;
 use crate::input::acceptable::seconds;
@@ -52,7 +52,7 @@ impl Connection {
             self.recv.ts_recent = stamps.value;
             self.recv.ts_recent_s = seconds(now);
         }
-        self.negotiate_ecn(syn.header.flags);
+        self.negotiate_ecn(syn);
         self.on_mss_changed();
         // The window of a SYN is never scaled (RFC 7323 §2.2).
         self.send.window = u32::from(syn.header.window);
@@ -64,16 +64,12 @@ impl Connection {
         }
     }
 
-    /// RFC 3168 §6.1.1: a SYN asks with ECE and CWR, a SYN-ACK agrees with ECE alone.
-    fn negotiate_ecn(&mut self, flags: Flags) {
-        let expected = if flags.contains(Flags::ACK) { Flags::ECE } else { Flags::ECE | Flags::CWR };
-        self.settings.ecn &= flags.intersection(Flags::ECE | Flags::CWR) == expected;
-    }
-
     /// The window field of a SYN: not scaled, but a value that can be said with scaling as well, so that the first
-    /// segment behind it does not take anything back (RFC 7323 §2.4).
+    /// segment behind it does not take anything back (RFC 7323 §2.4). What came with the peer's SYN takes its room.
     pub(crate) fn syn_window(&self) -> u16 {
-        let window = u16::try_from(self.recv.room()).unwrap_or(u16::MAX);
+        let taken = self.recv.nxt.saturating_sub(self.recv.consumed);
+        let room = u64::from(self.recv.room()).saturating_sub(taken);
+        let window = u16::try_from(room).unwrap_or(u16::MAX);
         let granule = if self.settings.window_scaling { 1 << self.recv.scale } else { 1 };
         if window > granule { window - window % granule } else { window }
     }
@@ -88,6 +84,7 @@ impl Connection {
                 .settings
                 .timestamps
                 .then(|| Timestamps { value: self.timestamp(now), echo: self.recv.ts_recent }),
+            fast_open: self.opening.as_ref().and_then(|opening| opening.cookie.clone()),
             ..Options::default()
         }
     }

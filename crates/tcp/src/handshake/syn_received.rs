@@ -8,7 +8,7 @@ use wire::tcp::Flags;
 use crate::congestion::{Congestion, CongestionControl};
 use crate::connection::Connection;
 use crate::limited::{Ledger, LimitedBy};
-use crate::segment::{SegmentIn, position_of};
+use crate::segment::{Position, SegmentIn, position_of};
 use crate::state::{Event, State};
 use crate::timer::Stamp;
 use crate::verdict::Verdict;
@@ -40,7 +40,7 @@ impl Connection {
         if !flags.contains(Flags::ACK) {
             // Our SYN-ACK was lost, or is on its way: say it again, within the limit for provoked answers.
             if self.challenges.permit(now) {
-                self.send.scoreboard.mark_all_lost();
+                self.repeat_syn();
             }
             return ControlFlow::Break(Verdict::Duplicate);
         }
@@ -48,6 +48,7 @@ impl Connection {
         self.send.window = u32::from(segment.header.window);
         self.send.max_window = self.send.max_window.max(self.send.window);
         self.on_syn_acknowledged(now, segment);
+        self.on_syn_data_answered(ack as Position);
         self.on_event(Event::SynAckReceived);
         self.on_established(now);
         ControlFlow::Break(Verdict::Accepted)
@@ -71,18 +72,33 @@ impl Connection {
         self.begin_mtu_search(now);
         // RFC 6928 §2: one segment if the SYN had to be repeated more than once.
         let segments = if syn.transmissions > 2 { 1 } else { self.settings.initial_congestion_window };
-        let window = u32::from(segments) * u32::from(self.send.mss);
-        self.congestion =
-            Congestion::restored(self.congestion.algorithm(), window, self.congestion.ssthresh());
+        self.open_congestion_window(segments);
         self.rtt.backoff = 0;
         self.recovery.timeouts = 0;
         self.recovery.progress_at = now;
-        self.timers.clear(crate::timer::Timer::Retransmit);
+        if self.send.scoreboard.is_empty() {
+            self.timers.clear(crate::timer::Timer::Retransmit);
+        } else {
+            self.restart_retransmit_timer(now); // data went with the SYN, or before its acknowledgement
+        }
+    }
+
+    /// The first congestion window.
+    pub(crate) fn open_congestion_window(&mut self, segments: u8) {
+        let window = u32::from(segments) * u32::from(self.send.mss);
+        let (algorithm, ssthresh) = (self.congestion.algorithm(), self.congestion.ssthresh());
+        self.congestion = Congestion::restored(algorithm, window, ssthresh);
+    }
+
+    /// Our SYN, or SYN-ACK, is to go out again; data that went with it or after it waits for what the peer says of it.
+    pub(crate) fn repeat_syn(&mut self) {
+        self.send.scoreboard.mark_head_lost(1);
     }
 
     /// Data may flow.
     pub(crate) fn on_established(&mut self, now: Instant) {
         debug_assert_eq!(self.state, State::Established);
+        self.opening = None;
         self.restart_quick_acks();
         self.sent_at = Stamp::at(now);
         self.stats.data_at = Stamp::at(now);

@@ -39,7 +39,8 @@ impl Connection {
                 return ControlFlow::Break(Verdict::AckTooOld);
             }
             self.update_ts_recent(now, segment, start);
-            return ControlFlow::Continue(()); // an old one: its text may still be new
+            self.on_old_ack(now, segment, ack as Position);
+            return ControlFlow::Continue(()); // its text may still be new
         }
         self.update_ts_recent(now, segment, start);
         self.on_acceptable_ack(now, segment, ack as Position);
@@ -55,6 +56,10 @@ impl Connection {
         if ack <= self.send.una as i64 || ack > self.send.nxt as i64 {
             return ControlFlow::Break(Verdict::HandshakeReset);
         }
+        if self.defers(segment) {
+            return ControlFlow::Break(Verdict::AcceptanceDeferred);
+        }
+        self.on_handshake_feedback(segment);
         self.on_syn_acknowledged(now, segment);
         self.on_event(Event::SynAcknowledged);
         self.on_established(now);
@@ -94,7 +99,7 @@ impl Connection {
         if self.settings.sack && !segment.header.options.sack.is_empty() {
             self.on_sack_blocks(segment, ack, &mut summary);
         }
-        self.on_ecn_of_ack(now, segment, summary.advanced);
+        self.on_ecn_of_ack(now, segment, &summary);
         self.measure_round_trip(now, segment, &summary);
         let relevant = summary.delivered > 0 || summary.is_duplicate || summary.duplicate_sack;
         if relevant {
@@ -103,6 +108,25 @@ impl Connection {
             self.grow_window(segment.arrival, &summary);
         }
         self.after_ack(now, &summary);
+    }
+
+    /// An acknowledgement that another one overtook: what it reports selectively may still be news (Linux takes it, too).
+    fn on_old_ack(&mut self, now: Instant, segment: &SegmentIn<'_>, ack: Position) {
+        if !self.settings.sack || segment.header.options.sack.is_empty() {
+            return;
+        }
+        let mut summary = AckSummary {
+            prior_in_flight: self.pipe(),
+            lost_total: self.send.scoreboard.lost_total(),
+            echo: self.echo_of(segment),
+            ..AckSummary::default()
+        };
+        self.on_sack_blocks(segment, ack, &mut summary);
+        if summary.delivered > 0 || summary.duplicate_sack {
+            self.on_ack_of_probe(now, &summary);
+            self.on_ack_evidence(now, segment.arrival, &mut summary);
+            self.grow_window(segment.arrival, &summary);
+        }
     }
 
     /// The peer's window, if this segment is newer than the one it was last taken from. Returns whether it changed.
@@ -149,8 +173,9 @@ impl Connection {
                 self.recovery.rack.on_duplicate_sack(ack, self.send.nxt);
                 continue;
             }
-            if start >= ack && end <= self.send.nxt {
-                ranges.push((start, end));
+            let first = start.max(self.send.una); // an old one may report what is acknowledged by now
+            if start >= ack && first < end && end <= self.send.nxt {
+                ranges.push((first, end));
             }
         }
         ranges.sort_unstable();
@@ -248,7 +273,7 @@ impl Connection {
         }
         let window_limited = self.send.una <= self.pending.limited_to
             || (self.congestion.window() < self.congestion.ssthresh()
-                && self.congestion.window() < 2 * summary.prior_in_flight);
+                && self.congestion.window() / 2 < self.pending.peak.max(summary.prior_in_flight));
         self.congestion.on_ack(&AckSample {
             now,
             delivered: summary.delivered,
@@ -302,6 +327,7 @@ impl Connection {
         }
         if self.send.scoreboard.is_empty() {
             self.congestion.on_flight_end();
+            self.pending.peak = 0;
             self.end_undo();
             self.timers.clear(Timer::Retransmit); // RFC 6298 §5.2
             self.timers.clear(Timer::Reordering);
@@ -317,6 +343,7 @@ impl Connection {
         if summary.advanced == 0 {
             return;
         }
+        self.pending.more = false;
         self.recovery.timeouts = 0;
         self.recovery.progress_at = now;
         self.soft_error = None;
@@ -333,7 +360,7 @@ impl Connection {
         }
     }
 
-    fn on_fin_acknowledged(&mut self, now: Instant) {
+    pub(crate) fn on_fin_acknowledged(&mut self, now: Instant) {
         if !self.on_event(Event::FinAcknowledged) {
             return;
         }

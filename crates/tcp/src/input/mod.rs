@@ -47,7 +47,7 @@ impl Connection {
         self.count_in(now, segment);
         match self.state {
             State::Closed => Verdict::Closed,
-            State::SynSent => self.on_segment_in_syn_sent(now, segment),
+            State::SynSent => self.on_segment_in_syn_sent(now, segment, receive),
             State::Established => match self.predict(now, segment, receive) {
                 Some(verdict) => verdict,
                 None => self.on_segment(now, segment, receive),
@@ -141,7 +141,9 @@ impl Connection {
         ControlFlow::Break(Verdict::SynChallenged)
     }
 
-    /// Step 6: the urgent pointer is not interpreted; urgent data stays in line (RFC 6093 §6).
+    /// Step 6: the urgent pointer is not interpreted; urgent data stays in line, where RFC 6093 §4 has applications ask for it.
+    // Deviation from RFC 9293 §3.8.5: urgent data is neither announced to the application nor sent as such. Middle boxes clear
+    // the pointer, implementations differ in what it points at, and RFC 6093 §5 advises new applications not to use it.
     fn step_6_urgent(&mut self, _segment: &SegmentIn<'_>) {}
 
     /// The peer lives: keepalive starts anew.

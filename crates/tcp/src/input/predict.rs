@@ -46,7 +46,7 @@ impl Connection {
     #[inline]
     pub(crate) fn foresee(&self, segment: &SegmentIn<'_>) -> Option<Foreseen> {
         let header = &segment.header;
-        if header.flags.difference(Flags::PSH) != Flags::ACK
+        if header.flags.difference(Flags::PSH) != self.ecn.quiet_flags()
             || header.seq != self.recv.seq(self.recv.nxt)
             || !header.options.sack.is_empty()
             || self.recovery.phase != Phase::Open
@@ -108,6 +108,7 @@ impl Connection {
             self.timers.clear(Timer::Persist);
         }
         self.recv.nxt += segment.payload.len() as u64;
+        self.ecn.note_unmarked();
         self.on_data_in_order(now, segment.segment_count, segment.payload.len());
         Verdict::Predicted
     }

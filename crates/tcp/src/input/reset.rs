@@ -22,12 +22,12 @@ impl Connection {
             return ControlFlow::Break(Verdict::ResetChallenged);
         }
         ControlFlow::Break(match self.state {
-            State::SynReceived if self.passive => {
+            State::SynReceived if self.passive && !self.is_early() => {
                 self.on_event(Event::ResetReceived);
                 Verdict::ReturnedToListen
             }
             State::SynReceived => {
-                self.error = Some(Error::Refused);
+                self.error = Some(if self.passive { Error::Reset } else { Error::Refused });
                 self.on_event(Event::ResetReceived);
                 Verdict::ResetAccepted
             }

@@ -8,16 +8,13 @@ use crate::segment::{Ecn, Position, SegmentOut, position_of};
 use crate::state::State;
 
 impl Connection {
-    /// A SYN, or in SYN-RECEIVED a SYN-ACK.
-    pub(crate) fn build_syn(&mut self, now: Instant) -> SegmentOut {
+    /// A SYN, or in SYN-RECEIVED a SYN-ACK, with the first `data` bytes of the stream.
+    pub(crate) fn build_syn(&mut self, now: Instant, data: u32) -> SegmentOut {
         let answers = self.state == State::SynReceived;
-        let mut flags = if answers { Flags::SYN | Flags::ACK } else { Flags::SYN };
-        if self.settings.ecn {
-            flags |= if answers { Flags::ECE } else { Flags::ECE | Flags::CWR };
-        }
+        let flags = if answers { Flags::SYN | Flags::ACK } else { Flags::SYN } | self.ecn_of_syn(answers);
         let window = self.syn_window();
         if answers {
-            self.recv.right_edge = self.recv.right_edge.max(1 + u64::from(window));
+            self.recv.right_edge = self.recv.right_edge.max(self.recv.nxt + u64::from(window));
             self.note_ack_sent();
         }
         let header = Header {
@@ -30,7 +27,8 @@ impl Connection {
             urgent: 0,
             options: self.syn_options(now),
         };
-        SegmentOut { header, offset: 0, len: 0, segment_size: 1, ecn: Ecn::NotEct }
+        let segment_size = (data as u16).max(1); // it fits a segment
+        SegmentOut { header, offset: 0, len: data, segment_size, ecn: Ecn::NotEct }
     }
 
     /// A segment with `len` positions from `start`: data, the FIN, or both.
@@ -75,8 +73,7 @@ impl Connection {
         if self.settings.sack && (self.recv.reassembly.is_some() || self.has_duplicate()) {
             self.add_sack_blocks(&mut options);
         }
-        let echo = if self.ecn.echoes && flags.contains(Flags::ACK) { Flags::ECE } else { Flags::empty() };
-        let flags = flags | echo;
+        let flags = flags | self.ecn_of_segment(flags);
         let header = Header {
             src_port: self.ends.local_port,
             dst_port: self.ends.remote_port,

@@ -30,8 +30,14 @@ pub(crate) struct Pending {
     pub(crate) probe: bool,
     /// Nagle and silly-window avoidance are overridden once (RFC 1122 §4.2.3.4).
     pub(crate) force: bool,
+    /// What follows the last of what is queued is on its way (`MSG_MORE`): a small segment waits for it.
+    pub(crate) more: bool,
+    /// What is queued goes whatever `TCP_CORK` says, once.
+    pub(crate) push: bool,
     /// SND.NXT when the congestion window last stopped output: until that is acknowledged, the flight is limited by it.
     pub(crate) limited_to: Position,
+    /// The most that was in flight at a time since nothing was.
+    pub(crate) peak: u32,
     /// Full wire segments received since the last acknowledgement went out.
     pub(crate) unacknowledged: u16,
     /// How many acknowledgements are still sent at once at the start of a connection.
@@ -49,7 +55,10 @@ impl Pending {
             reset: false,
             probe: false,
             force: false,
+            more: false,
+            push: false,
             limited_to: 0,
+            peak: 0,
             unacknowledged: 0,
             quick_acks: 0,
             probes: 0,
@@ -64,7 +73,7 @@ impl Connection {
     pub fn poll_segment(&mut self, now: Instant, limit: &OutputLimit) -> Option<SegmentOut> {
         let segment = match self.state {
             State::Closed => self.poll_reset(now),
-            State::SynSent | State::SynReceived => self.poll_handshake(now),
+            State::SynSent | State::SynReceived => self.poll_handshake(now, limit),
             State::Established
             | State::FinWait1
             | State::FinWait2
@@ -89,10 +98,16 @@ impl Connection {
     /// Whether a poll now would give a segment, or would arm a timer that is missing. Cheap.
     #[inline]
     pub fn wants_output(&self, now: Instant) -> bool {
+        if self.cut_through {
+            return self.has_to_carry();
+        }
         match self.state {
             State::Closed => self.pending.reset,
             State::SynSent | State::SynReceived => {
-                self.send.nxt == 0 || self.send.scoreboard.lost() > 0 || self.pending.ack
+                (self.send.nxt == 0 && !self.awaits_data())
+                    || self.syn_is_lost()
+                    || self.pending.ack
+                    || (self.is_early() && self.sendable(0) > 0 && !self.pacing_blocks(now))
             }
             State::Established
             | State::FinWait1
@@ -111,6 +126,14 @@ impl Connection {
     }
 
     fn poll_synchronised(&mut self, now: Instant, limit: &OutputLimit) -> Option<SegmentOut> {
+        if self.ecn.owes_handshake_feedback() {
+            return self.poll_ack(now);
+        }
+        let mut limit = *limit;
+        if self.ecn.forbids_cutting() {
+            limit.max_payload = 0;
+        }
+        let limit = &limit;
         if self.forward() == Forward::NewDataAllowed
             && let Some(segment) = self.poll_new_data(now, limit)
         {
@@ -181,12 +204,11 @@ impl Connection {
     }
 
     fn poll_new_data(&mut self, now: Instant, limit: &OutputLimit) -> Option<SegmentOut> {
+        if self.sendable(limit.max_payload) == 0 || self.pacing_blocks(now) {
+            return None;
+        }
         if self.send.scoreboard.is_empty() {
             self.restart_after_idle(now);
-        }
-        let len = self.sendable(limit.max_payload);
-        if len == 0 || self.pacing_blocks(now) {
-            return None;
         }
         if self.search.is_some()
             && let Some(probe) = self.poll_mtu_probe(now)
@@ -196,7 +218,8 @@ impl Connection {
         if self.is_held_for_probe() {
             return None;
         }
-        Some(self.send_new(now, len))
+        let len = self.sendable(limit.max_payload);
+        (len > 0).then(|| self.send_new(now, len))
     }
 
     /// Sends the next `len` positions for the first time.
@@ -237,7 +260,7 @@ impl Connection {
     fn restart_after_idle(&mut self, now: Instant) {
         let rto = self.rtt.base_rto(&self.rto_bounds());
         let idle = self.sent_at.elapsed(now);
-        if idle > rto && self.send.nxt < self.send.end() {
+        if idle > rto {
             let initial = u32::from(self.settings.initial_congestion_window) * u32::from(self.send.mss);
             self.congestion.on_idle(idle, rto, initial);
             self.sent_at = Stamp::at(now);
@@ -255,16 +278,23 @@ impl Connection {
             // The application or the peer's window limits: the rate says nothing about the path.
             self.send.scoreboard.note_app_limited();
         }
-        if waits && self.congestion_allowance() < u32::from(self.send.mss) {
-            self.pending.limited_to = self.send.nxt;
-        }
+        self.note_window_use();
         if waits && self.pacing_blocks(now) && (self.retransmission_len(0) > 0 || self.sendable(0) > 0) {
             self.arm_pacing();
         }
         self.pending.force = false;
+        self.pending.push = false;
         if self.lacks_persist_timer() {
             self.begin_persist(now);
         }
+    }
+
+    /// How much of the congestion window is in use. A window that is just full is as good as one that holds something back.
+    fn note_window_use(&mut self) {
+        if self.congestion_allowance() < u32::from(self.send.mss) {
+            self.pending.limited_to = self.send.nxt;
+        }
+        self.pending.peak = self.pending.peak.max(self.pipe());
     }
 
     fn poll_reset(&mut self, now: Instant) -> Option<SegmentOut> {
@@ -275,20 +305,26 @@ impl Connection {
     }
 
     /// A SYN or SYN-ACK, the first time or again.
-    fn poll_handshake(&mut self, now: Instant) -> Option<SegmentOut> {
+    fn poll_handshake(&mut self, now: Instant, limit: &OutputLimit) -> Option<SegmentOut> {
+        let mut data = 0;
         if self.send.nxt == 0 {
-            self.send.scoreboard.push(Record::new(0, 1, now));
-            self.send.nxt = 1;
-        } else if self.send.scoreboard.retransmit_lost(1, now).is_some() {
+            if self.awaits_data() {
+                return None;
+            }
+            data = self.syn_payload_len(self.syn_options(now).emitted_len());
+            self.note_syn_sent(now, data);
+        } else if self.syn_is_lost() && self.send.scoreboard.retransmit_lost(1, now).is_some() {
             self.stats.rare().retransmissions += 1;
+            self.abandon_fast_open();
             // RFC 3168 §6.1.1.1: something on the way may dislike the flags.
             self.settings.ecn &= self.state != State::SynSent;
         } else {
-            return self.poll_ack(now);
+            let data = if self.is_early() { self.poll_new_data(now, limit) } else { None };
+            return data.or_else(|| self.poll_ack(now));
         }
         if !self.timers.is_set(Timer::Retransmit) {
             self.restart_retransmit_timer(now);
         }
-        Some(self.build_syn(now))
+        Some(self.build_syn(now, data))
     }
 }

@@ -7,7 +7,8 @@ impl Connection {
     /// follows. The FIN's position is included when it goes along.
     #[inline]
     pub(crate) fn sendable(&self, max_payload: u32) -> u32 {
-        if self.send.nxt >= self.send.end() || !self.state.sends_data() || self.is_held_for_probe() {
+        let sends = self.state.sends_data() || self.is_early();
+        if self.send.nxt >= self.send.end() || !sends || self.is_held_for_probe() {
             return 0;
         }
         let queued = self.send.queued.saturating_sub(self.send.nxt);
@@ -28,7 +29,7 @@ impl Connection {
             };
         }
         // Everything that is queued fits.
-        if self.send.fin_queued {
+        if self.send.fin_queued && self.state.sends_data() {
             let fits = offered > queued && allowance > queued;
             return (queued + u64::from(fits)) as u32;
         }
@@ -44,12 +45,12 @@ impl Connection {
     }
 
     /// Nagle's algorithm (RFC 9293 §3.7.4) as Minshall modified it: a small segment waits while another small one is not
-    /// acknowledged. `TCP_CORK` holds every small one; `TCP_NODELAY` none.
+    /// acknowledged. `TCP_CORK` holds every small one, `MSG_MORE` until the next send or acknowledgement; `TCP_NODELAY` none.
     fn holds_back_small(&self) -> bool {
-        if self.pending.force {
+        if self.pending.force || self.pending.push {
             return false;
         }
-        if self.settings.cork {
+        if self.settings.cork || self.pending.more {
             return true;
         }
         !self.settings.nodelay && self.send.small_end > self.send.una

@@ -32,7 +32,8 @@ impl Connection {
             return;
         }
         match self.state {
-            State::SynSent | State::SynReceived => self.send.scoreboard.mark_all_lost(),
+            State::SynSent | State::SynReceived if self.repeats_syn() => self.repeat_syn(),
+            State::SynSent | State::SynReceived => {}
             State::Established
             | State::FinWait1
             | State::CloseWait
@@ -54,7 +55,7 @@ impl Connection {
             return true;
         }
         let limit = match self.state {
-            State::SynSent | State::SynReceived => self.settings.syn_retries,
+            State::SynSent | State::SynReceived => self.settings.syn_retries.max(self.deferred_retries()),
             State::Closed
             | State::Established
             | State::FinWait1

@@ -47,7 +47,8 @@ pub struct Seen {
 }
 
 impl Peer {
-    fn around(conn: Connection) -> Self {
+    /// Around a connection that the test has made, at the harness' start of time.
+    pub fn around(conn: Connection) -> Self {
         Self {
             conn,
             now: Instant::from_millis(100_000),

@@ -1,0 +1,153 @@
+//! Bytes of lent files on their way into send rings.
+//!
+//! Nearly always they are in memory, and there before the command is done. Where they are not, the application's clerk
+//! reads them, and what was queued behind waits: the stack is told only of what is there. An end of the stream that is
+//! asked for meanwhile is put off until all is.
+
+use std::sync::Arc;
+
+use base::{Duration, Instant};
+use channel::Offence;
+use channel::fep::Filling;
+use stack::SocketId;
+
+use super::app::LiveKind;
+use super::core::Core;
+use crate::clerk::{Answer, Desk};
+
+/// A connection whose bytes have not come after so long is reset.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Connections that wait for bytes at a time; another one that would have to is reset.
+const MOST: usize = 4096;
+
+/// A connection that waits for bytes of a file.
+#[derive(Debug)]
+pub(crate) struct Unfilled {
+    id: SocketId,
+    desk: Arc<Desk>,
+    since: Instant,
+    /// The application has shut the sending side,
+    shut: bool,
+    /// or closed the socket.
+    closed: bool,
+}
+
+impl Core {
+    /// FILL: how many bytes were read for it.
+    pub(super) fn on_fill(
+        &mut self,
+        now: Instant,
+        app: u32,
+        socket: u32,
+        file: u16,
+        range: (u64, u64),
+    ) -> Result<(), Offence> {
+        let (queued_to, offset) = range;
+        let live = *self.live_or_offence(app, socket)?;
+        if live.kind != LiveKind::Connection {
+            return Err(Offence::WrongKind);
+        }
+        let desk = self.apps[app].desk.clone().ok_or(Offence::BadFile)?;
+        let file = desk.file(file).ok_or(Offence::BadFile)?;
+        let Some(rings) = self.stack.stream(live.id) else { return Ok(()) };
+        let before = rings.queued();
+        let filling = rings.fill(queued_to, file, offset)?;
+        self.filled_bytes += queued_to - before;
+        self.on_filling(now, live.id, &desk, filling);
+        Ok(())
+    }
+
+    /// RETURN_FILE.
+    pub(super) fn on_return_file(&mut self, app: u32, file: u16) {
+        if let Some(desk) = &self.apps[app].desk {
+            desk.return_file(file);
+        }
+    }
+
+    /// A clerk has read something, or could not.
+    pub(crate) fn on_answer(&mut self, now: Instant, answer: Answer) {
+        let id = answer.socket;
+        // It may be gone since.
+        let Some(desk) = self.unfilled.get(&id.to_bits()).map(|unfilled| Arc::clone(&unfilled.desk)) else {
+            return;
+        };
+        let filling = match (answer.outcome, self.stack.stream(id)) {
+            (Ok(bytes), Some(rings)) => rings.put(&bytes),
+            (Err(_), _) | (_, None) => Filling::Failed,
+        };
+        self.on_filling(now, id, &desk, filling);
+    }
+
+    fn on_filling(&mut self, now: Instant, id: SocketId, desk: &Arc<Desk>, filling: Filling) {
+        if let Some(rings) = self.stack.stream(id) {
+            let filled_to = rings.filled_to();
+            self.stack.tcp_send(id, filled_to);
+        }
+        match filling {
+            Filling::Behind => {}
+            Filling::Done => self.finish_filling(now, id),
+            Filling::Wait(reading) if self.unfilled.len() < MOST => {
+                let since = now;
+                let unfilled = Unfilled { id, desk: Arc::clone(desk), since, shut: false, closed: false };
+                self.unfilled.entry(id.to_bits()).or_insert(unfilled).since = since;
+                desk.read(id, reading);
+            }
+            Filling::Wait(_) | Filling::Failed => self.fail_filling(now, id),
+        }
+    }
+
+    /// The sending side is to be shut; whether that has to wait.
+    pub(super) fn put_off_shutdown(&mut self, id: SocketId) -> bool {
+        let unfilled = self.unfilled.get_mut(&id.to_bits());
+        unfilled.map(|unfilled| unfilled.shut = true).is_some()
+    }
+
+    /// The socket is to be closed in order; whether that has to wait.
+    pub(super) fn put_off_close(&mut self, id: SocketId) -> bool {
+        let unfilled = self.unfilled.get_mut(&id.to_bits());
+        unfilled.map(|unfilled| unfilled.closed = true).is_some()
+    }
+
+    /// Bytes that are awaited do not matter any more; whether the socket is still to be closed.
+    pub(super) fn forget_filling(&mut self, id: SocketId) -> bool {
+        self.unfilled.remove(&id.to_bits()).is_some_and(|unfilled| unfilled.closed)
+    }
+
+    fn finish_filling(&mut self, now: Instant, id: SocketId) {
+        let Some(unfilled) = self.unfilled.remove(&id.to_bits()) else { return };
+        if unfilled.shut && !unfilled.closed {
+            self.stack.tcp_shutdown(id);
+        }
+        if unfilled.closed {
+            // Refused only if it is gone already.
+            let _ = self.stack.close(now, id);
+        }
+    }
+
+    /// The bytes that were promised cannot be had: the peer must not take what it has for the whole.
+    fn fail_filling(&mut self, now: Instant, id: SocketId) {
+        self.stack.tcp_abort(id);
+        if self.forget_filling(id) {
+            // As above.
+            let _ = self.stack.close(now, id);
+        }
+    }
+
+    /// When the first of those that wait has waited for too long.
+    pub(super) fn filling_deadline(&self) -> Option<Instant> {
+        self.unfilled.values().map(|unfilled| unfilled.since + LIMIT).min()
+    }
+
+    /// Resets connections that have waited for too long.
+    pub(super) fn end_overdue_filling(&mut self, now: Instant) {
+        let overdue: Vec<SocketId> = self
+            .unfilled
+            .values()
+            .filter(|unfilled| unfilled.since + LIMIT <= now)
+            .map(|unfilled| unfilled.id)
+            .collect();
+        for id in overdue {
+            self.fail_filling(now, id);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Network noise that is nobody's business: ARP requests for other hosts and broadcasts to a port where nobody listens, at a
+//! rate, out of a device.
+
+mod sys;
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use wire::arp::{Operation, Packet};
+use wire::ethernet::{self, EtherType, EthernetAddress};
+use wire::ip::{Ecn, Protocol};
+use wire::{ipv4, udp};
+
+use sys::PacketSocket;
+
+/// Of the frames, the shortest that Ethernet has, less its checksum.
+const FRAME_LEN: usize = 60;
+/// Nobody: the noise's sender, and the host that it asks for.
+const SENDER: (EthernetAddress, Ipv4Addr) =
+    (EthernetAddress([0x02, 0, 0, 0, 0, 0x99]), Ipv4Addr::new(10, 77, 0, 99));
+const WANTED: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 200);
+const TO_ALL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 255);
+/// The discard service, which nobody has.
+const PORT: u16 = 9;
+/// When nothing is due yet.
+const PAUSE: Duration = Duration::from_micros(100);
+/// Frames that one call sends; then the clock is looked at.
+const BATCH: usize = 64;
+
+/// What came of a storm.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Storm {
+    /// Frames that the device took.
+    pub sent: u64,
+    /// Frames that it had no room for.
+    pub refused: u64,
+    /// How long it went on.
+    pub seconds: f64,
+}
+
+/// Sends `per_second` frames out of `device` for so long, half of them ARP requests and half UDP broadcasts.
+pub fn storm(device: &str, per_second: f64, duration: Duration) -> io::Result<Storm> {
+    let socket = PacketSocket::open(device)?;
+    let (arp, datagram) = (arp_request(), broadcast());
+    let frames: Vec<&[u8]> =
+        (0..BATCH).map(|number| if number % 2 == 0 { arp.as_slice() } else { datagram.as_slice() }).collect();
+    let began = Instant::now();
+    let (mut sent, mut refused) = (0, 0);
+    loop {
+        let elapsed = began.elapsed();
+        if elapsed >= duration {
+            return Ok(Storm { sent, refused, seconds: elapsed.as_secs_f64() });
+        }
+        let due = (elapsed.as_secs_f64() * per_second) as u64;
+        let late = due.saturating_sub(sent + refused).min(BATCH as u64) as usize;
+        if late == 0 {
+            std::thread::sleep(PAUSE);
+            continue;
+        }
+        match socket.send(&frames[..late]) {
+            Ok(count) => sent += count as u64,
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => refused += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn link_header(ethertype: EtherType) -> ethernet::Header {
+    ethernet::Header { destination: EthernetAddress::BROADCAST, source: SENDER.0, ethertype }
+}
+
+fn arp_request() -> Vec<u8> {
+    let mut frame = vec![0; FRAME_LEN];
+    let at = link_header(EtherType::ARP).emit(&mut frame);
+    Packet {
+        operation: Operation::Request,
+        sender_hardware: SENDER.0,
+        sender_protocol: SENDER.1,
+        target_hardware: EthernetAddress::default(),
+        target_protocol: WANTED,
+    }
+    .emit(&mut frame[at..]);
+    frame
+}
+
+fn broadcast() -> Vec<u8> {
+    let mut frame = vec![0; FRAME_LEN];
+    let at = link_header(EtherType::IPV4).emit(&mut frame);
+    let datagram = FRAME_LEN - at - ipv4::HEADER_LEN;
+    ipv4::Header {
+        dscp: 0,
+        ecn: Ecn::from_bits(0),
+        total_len: (FRAME_LEN - at) as u16,
+        ident: 0,
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset: 0,
+        ttl: 64,
+        protocol: Protocol::UDP,
+        source: SENDER.1,
+        destination: TO_ALL,
+    }
+    .emit(&mut frame[at..]);
+    // RFC 768: a checksum of zero says that there is none.
+    udp::Header { src_port: PORT, dst_port: PORT, len: datagram as u16, checksum: 0 }
+        .emit(&mut frame[at + ipv4::HEADER_LEN..]);
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_noise_is_well_formed_and_for_nobody_here() {
+        let arp = arp_request();
+        let (header, payload) = ethernet::Header::parse(&arp).unwrap();
+        assert_eq!((header.destination, header.ethertype), (EthernetAddress::BROADCAST, EtherType::ARP));
+        assert_eq!(Packet::parse(payload).unwrap().target_protocol, WANTED);
+        let datagram = broadcast();
+        let (_, payload) = ethernet::Header::parse(&datagram).unwrap();
+        let packet = ipv4::Packet::parse(payload).unwrap();
+        assert_eq!((packet.header.destination, packet.header.protocol), (TO_ALL, Protocol::UDP));
+        assert_eq!((arp.len(), datagram.len()), (FRAME_LEN, FRAME_LEN));
+    }
+}
