@@ -144,7 +144,20 @@ struct Reader<'a> {
     at: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    /// At the first field, if the bytes are whole and of this version.
+    fn open(snapshot: &'a Snapshot) -> Result<Self, RestoreError> {
+        let mut reader = Self { bytes: &snapshot.bytes, at: Snapshot::BODY };
+        if reader.u64() != snapshot.checksum() {
+            return Err(RestoreError::Checksum);
+        }
+        reader.at = 0;
+        if reader.u16() != VERSION {
+            return Err(RestoreError::Version);
+        }
+        Ok(reader)
+    }
+
     fn get<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         bytes.copy_from_slice(&self.bytes[self.at..self.at + N]);
@@ -246,14 +259,7 @@ impl Connection {
     /// # Errors
     /// The bytes are damaged, of another version, or contradict themselves.
     pub fn restore(snapshot: &Snapshot, now: Instant) -> Result<Self, RestoreError> {
-        let mut reader = Reader { bytes: &snapshot.bytes, at: Snapshot::BODY };
-        if reader.u64() != snapshot.checksum() {
-            return Err(RestoreError::Checksum);
-        }
-        reader.at = 0;
-        if reader.u16() != VERSION {
-            return Err(RestoreError::Version);
-        }
+        let mut reader = Reader::open(snapshot)?;
         let state = State::from_code(reader.u8()).ok_or(RestoreError::Inconsistent)?;
         let (error, soft_error) = (Error::from_code(reader.u8()), Error::from_code(reader.u8()));
         let (passive, orphaned) = (reader.bool(), reader.bool());
