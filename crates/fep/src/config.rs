@@ -14,6 +14,10 @@ use tcp::{AccurateEcn, CongestionAlgorithm, MtuProbing};
 
 use crate::names;
 
+mod route;
+
+pub use route::{NetworkRoute, RouteSetting};
+
 /// The smallest MTU: what every IPv4 host must be able to take (RFC 791 §3.1 asks 576 of the whole datagram).
 pub const MIN_MTU: u32 = 576;
 /// The largest MTU: what the length field of an IPv4 header can say.
@@ -64,6 +68,8 @@ pub struct Settings {
     pub mtu_probing: Option<MtuProbingSetting>,
     /// Whether a connection starts with what earlier ones to the same host found out.
     pub share_path_information: Option<bool>,
+    /// Whether SYNs tell of user timeouts, and the peer's is heeded (RFC 5482). Off unless this says otherwise.
+    pub user_timeout_option: Option<bool>,
     /// Microseconds of looking for work before sleeping.
     pub spin_us: Option<u64>,
     /// A pcapng file that gets a copy of every frame.
@@ -158,16 +164,6 @@ pub enum OneOrMany {
     Many(Vec<String>),
 }
 
-/// A route in a configuration file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RouteSetting {
-    /// The destination, as in `10.1.0.0/16`.
-    pub destination: String,
-    /// The gateway; without it the destination is on the link.
-    pub gateway: Option<IpAddr>,
-}
-
 /// Limits in a configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -222,10 +218,17 @@ pub struct Network {
     pub interface: String,
     /// Addresses with their prefixes.
     pub addresses: Vec<IpCidr>,
-    /// Destinations and their gateways; none means on the link.
-    pub routes: Vec<(IpCidr, Option<IpAddr>)>,
+    /// Where it leads besides the addresses' own networks.
+    pub routes: Vec<NetworkRoute>,
     /// The largest IP packet, in bytes.
     pub mtu: u16,
+}
+
+impl Network {
+    /// Destinations and their gateways, as applications are told them.
+    pub fn destinations(&self) -> Vec<(IpCidr, Option<IpAddr>)> {
+        self.routes.iter().map(|route| (route.destination, route.gateway)).collect()
+    }
 }
 
 /// How a worker behaves, wherever it runs.
@@ -241,6 +244,8 @@ pub struct WorkerConfig {
     pub fast_open: bool,
     /// What connections do about their path.
     pub path: PathManners,
+    /// Whether SYNs tell of user timeouts, and the peer's is heeded.
+    pub user_timeout_option: bool,
     /// Limits.
     pub limits: Limits,
 }
@@ -289,6 +294,7 @@ impl Default for WorkerConfig {
             syn_cookies: SynCookieMode::default(),
             fast_open: true,
             path: PathManners::default(),
+            user_timeout_option: false,
             limits: Limits::default(),
         }
     }
@@ -355,6 +361,7 @@ impl Settings {
             ecn: self.ecn.or(below.ecn),
             mtu_probing: self.mtu_probing.or(below.mtu_probing),
             share_path_information: self.share_path_information.or(below.share_path_information),
+            user_timeout_option: self.user_timeout_option.or(below.user_timeout_option),
             spin_us: self.spin_us.or(below.spin_us),
             capture: self.capture.or(below.capture),
             limits: self.limits.or(below.limits),
@@ -386,6 +393,7 @@ impl Config {
                 syn_cookies: syn_cookies(settings.syn_cookies.as_deref())?,
                 fast_open: settings.fast_open.unwrap_or(true),
                 path: PathManners::new(settings),
+                user_timeout_option: settings.user_timeout_option.unwrap_or(false),
                 limits: limits(settings.limits.as_ref())?,
             },
             name,
@@ -422,7 +430,9 @@ fn network(settings: &Settings, interface: &str) -> Result<Network, ConfigError>
                 format!("the gateway {gateway} is in none of the addresses' prefixes"),
             ));
         }
-        routes.push((cidr("route", &route.destination)?, route.gateway));
+        let mtu = route.mtu.map(|mtu| packet_size("route", mtu)).transpose()?;
+        let destination = cidr("route", &route.destination)?;
+        routes.push(NetworkRoute { destination, gateway: route.gateway, mtu });
     }
     if let Some(gateway) = settings.gateway {
         if !on_link(gateway) {
@@ -432,13 +442,21 @@ fn network(settings: &Settings, interface: &str) -> Result<Network, ConfigError>
             IpAddr::V4(_) => "0.0.0.0/0",
             IpAddr::V6(_) => "::/0",
         };
-        routes.push((cidr("gateway", everything)?, Some(gateway)));
+        let destination = cidr("gateway", everything)?;
+        // A route to everywhere may say more.
+        if !routes.iter().any(|route| route.destination == destination) {
+            routes.push(NetworkRoute { destination, gateway: Some(gateway), mtu: None });
+        }
     }
-    let mtu = settings.mtu.unwrap_or(1_500);
+    let mtu = packet_size("mtu", settings.mtu.unwrap_or(1_500))?;
+    Ok(Network { interface: interface.to_owned(), addresses, routes, mtu })
+}
+
+fn packet_size(key: &'static str, mtu: u32) -> Result<u16, ConfigError> {
     if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
-        return Err(value("mtu", format!("{mtu} is not between {MIN_MTU} and {MAX_MTU}")));
+        return Err(value(key, format!("{mtu} is not between {MIN_MTU} and {MAX_MTU}")));
     }
-    Ok(Network { interface: interface.to_owned(), addresses, routes, mtu: mtu as u16 })
+    Ok(mtu as u16)
 }
 
 fn socket_mode(text: Option<&str>) -> Result<u32, ConfigError> {
@@ -506,89 +524,4 @@ fn limits(settings: Option<&LimitSettings>) -> Result<Limits, ConfigError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settings(text: &str) -> Settings {
-        toml::from_str(text).unwrap()
-    }
-
-    #[test]
-    fn the_least_that_works_gets_the_defaults() {
-        let config = Config::new(&settings("tap = 'ob0'\naddress = '10.0.0.2/24'")).unwrap();
-        assert_eq!(config.network.mtu, 1500);
-        assert_eq!(config.worker.spin, DEFAULT_SPIN);
-        assert!(config.offload && config.network.routes.is_empty());
-    }
-
-    #[test]
-    fn flags_win_over_the_file() {
-        let file = settings(
-            "tap = 'ob0'\naddress = '10.0.0.2/24'\nmtu = 9000\ngateway = '10.0.0.1'\ncongestion-control = 'bbr'",
-        );
-        let flags = Settings { mtu: Some(1400), ..Settings::default() };
-        let config = Config::new(&flags.over(file)).unwrap();
-        assert_eq!(config.network.mtu, 1400);
-        assert_eq!(config.worker.congestion, CongestionAlgorithm::Bbr);
-        assert_eq!(
-            config.network.routes,
-            [("0.0.0.0/0".parse().unwrap(), Some("10.0.0.1".parse().unwrap()))]
-        );
-    }
-
-    #[test]
-    fn what_is_said_of_paths_reaches_the_connections() {
-        let base = "tap = 'ob0'\naddress = '10.0.0.2/24'\n";
-        let tcp = |text: &str| {
-            let mut tcp = tcp::Config::default();
-            Config::new(&settings(&format!("{base}{text}"))).unwrap().worker.path.apply(&mut tcp);
-            (tcp.ecn, tcp.accept_ecn, tcp.accurate_ecn, tcp.mtu_probing)
-        };
-        assert_eq!(tcp(""), (false, true, AccurateEcn::Accept, MtuProbing::OnBlackHole), "the defaults");
-        assert_eq!(
-            tcp("ecn = 'off'\nmtu_probing = 'off'"),
-            (false, false, AccurateEcn::Off, MtuProbing::Off)
-        );
-        assert!(tcp("ecn = 'classic'").0);
-        let (ecn, _, accurate, probing) = tcp("ecn = 'accurate'\nmtu_probing = 'always'");
-        assert_eq!((ecn, accurate, probing), (true, AccurateEcn::Offer, MtuProbing::Always));
-        assert!(toml::from_str::<Settings>("ecn = 'sometimes'").is_err());
-    }
-
-    #[test]
-    fn an_unknown_key_is_named() {
-        for text in
-            ["adress = '10.0.0.2/24'", "[limits]\nadress = 3", "[[route]]\ndestination = ''\nadress = 1"]
-        {
-            let error = toml::from_str::<Settings>(text).unwrap_err().to_string();
-            assert!(error.contains("adress"), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_wrong_value_is_refused_with_its_key() {
-        let base = "tap = 'ob0'\naddress = '10.0.0.2/24'\n";
-        for (line, key) in [
-            ("mtu = 100", "mtu"),
-            ("mtu = 70000", "mtu"),
-            ("gateway = '10.0.1.1'", "gateway"),
-            ("kernel_address = '10.0.0.1'", "kernel_address"),
-            ("spin_us = 5000000", "spin_us"),
-            ("congestion_control = 'vegas'", "congestion_control"),
-            ("syn_cookies = 'sometimes'", "syn_cookies"),
-            ("socket_mode = '999'", "socket_mode"),
-            ("name = 'a/b'", "name"),
-            ("limits.sockets = 1", "limits.sockets"),
-        ] {
-            let error = Config::new(&settings(&format!("{base}{line}"))).unwrap_err().to_string();
-            assert!(error.starts_with(key), "{line}: {error}");
-        }
-        assert!(Config::new(&settings("address = '10.0.0.2/24'")).unwrap_err().to_string().contains("--tap"));
-    }
-
-    #[test]
-    fn the_example_file_is_valid() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/outboard.toml");
-        Config::new(&Settings::read(&path).unwrap()).unwrap();
-    }
-}
+mod tests;

@@ -14,7 +14,7 @@ use device::Device;
 use tracing::error;
 
 use crate::clock;
-use crate::config::{Network, WorkerConfig};
+use crate::config::{Network, NetworkRoute, WorkerConfig};
 use crate::sys;
 use crate::worker::{Caller, Identity, Stop, Worker, channel_limits};
 
@@ -28,8 +28,8 @@ pub struct HostConfig {
     pub addresses: Vec<IpCidr>,
     /// The gateway of the default route.
     pub gateway: Option<IpAddr>,
-    /// Further destinations and their gateways.
-    pub routes: Vec<(IpCidr, Option<IpAddr>)>,
+    /// Further routes.
+    pub routes: Vec<NetworkRoute>,
     /// How the worker behaves.
     pub worker: WorkerConfig,
 }
@@ -42,7 +42,7 @@ impl HostConfig {
             IpAddr::V6(_) => IpCidr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
         };
         if let Some(destination) = self.gateway.as_ref().and_then(everything) {
-            routes.push((destination, self.gateway));
+            routes.push(NetworkRoute { destination, gateway: self.gateway, mtu: None });
         }
         Network { interface: THREAD_NAME.to_owned(), addresses: self.addresses.clone(), routes, mtu }
     }
@@ -68,7 +68,7 @@ pub fn start(config: HostConfig, device: impl Device + Send + 'static) -> io::Re
     let stop = Stop { caller: Some(caller.clone()), ..Stop::default() };
     let network = channel::control::Network {
         addresses: setup.addresses.clone(),
-        routes: setup.routes.clone(),
+        routes: setup.destinations(),
         mtu: u32::from(setup.mtu),
     };
     let identity =

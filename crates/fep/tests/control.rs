@@ -14,7 +14,7 @@ use channel::control::{Answer, Request};
 use channel::{Command, State};
 use device::memory;
 use outboard_fep::clock;
-use outboard_fep::config::{Limits, Network, WorkerConfig};
+use outboard_fep::config::{Limits, Network, NetworkRoute, WorkerConfig};
 use outboard_fep::control::{About, AskError, Client, Server, Status, connect_to, open_listener};
 use outboard_fep::worker::{Caller, Stop, Worker};
 
@@ -33,7 +33,11 @@ impl Fep {
         let network = Network {
             interface: "mem0".into(),
             addresses: vec!["10.9.0.2/24".parse().unwrap()],
-            routes: vec![("0.0.0.0/0".parse().unwrap(), Some("10.9.0.1".parse().unwrap()))],
+            routes: vec![NetworkRoute {
+                destination: "0.0.0.0/0".parse().unwrap(),
+                gateway: "10.9.0.1".parse().ok(),
+                mtu: None,
+            }],
             mtu: 1500,
         };
         let config = WorkerConfig { limits, ..WorkerConfig::default() };

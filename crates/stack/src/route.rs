@@ -21,6 +21,9 @@ pub struct Route {
     pub gateway: Option<IpAddr>,
     /// The interface.
     pub interface: InterfaceId,
+    /// The largest packet to send there; `None`: what the interface takes. It bounds the segments that connections announce to
+    /// take, too.
+    pub mtu: Option<u16>,
 }
 
 /// The table.
@@ -28,6 +31,8 @@ pub struct Route {
 pub(crate) struct RouteTable {
     routes: Vec<Route>,
     epoch: u32,
+    /// Some route has an MTU of its own.
+    narrows: bool,
 }
 
 impl RouteTable {
@@ -47,7 +52,13 @@ impl RouteTable {
             .routes
             .partition_point(|other| other.destination.prefix_len() >= route.destination.prefix_len());
         self.routes.insert(at, route);
+        self.narrows = self.routes.iter().any(|route| route.mtu.is_some());
         true
+    }
+
+    /// The MTU of the route to `destination`, if it has one of its own.
+    pub(crate) fn mtu_to(&self, destination: IpAddr) -> Option<u16> {
+        if self.narrows { self.lookup(destination)?.mtu } else { None }
     }
 
     /// The route to `destination`.
@@ -79,6 +90,7 @@ mod tests {
             destination: destination.parse().unwrap(),
             gateway: gateway.map(|text| text.parse().unwrap()),
             interface: InterfaceId(interface),
+            mtu: None,
         }
     }
 
@@ -93,6 +105,18 @@ mod tests {
         assert_eq!(find("10.0.0.20"), Some((None, 1)));
         assert_eq!(find("1.1.1.1"), Some(("10.0.0.1".parse().ok(), 1)));
         assert_eq!(find("::1"), None);
+    }
+
+    #[test]
+    fn the_route_that_is_taken_tells_the_mtu() {
+        let mut table = RouteTable::default();
+        table.add(route("0.0.0.0/0", Some("10.0.0.1"), 1));
+        table.add(Route { mtu: Some(1400), ..route("10.1.0.0/16", Some("10.0.0.1"), 1) });
+        table.add(route("10.1.2.0/24", None, 1));
+        let find = |text: &str| table.mtu_to(text.parse().unwrap());
+        assert_eq!([find("10.1.1.1"), find("10.1.2.1"), find("1.1.1.1")], [Some(1400), None, None]);
+        table.add(route("10.1.0.0/16", Some("10.0.0.1"), 1));
+        assert_eq!(table.mtu_to("10.1.1.1".parse().unwrap()), None);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::list::List;
 use crate::neighbour::{NeighbourState, Neighbours};
 use crate::ports::PortTable;
 use crate::reassembly::Reassembler;
-use crate::remembered::{PathMemories, PathMtus};
+use crate::remembered::{MIN_PATH_MTU, PathMemories, PathMtus};
 use crate::route::{Route, RouteTable};
 use crate::slab::Slab;
 use crate::socket::{ChangedLinks, Endpoints, Kind, Socket, SocketKind};
@@ -203,7 +203,7 @@ impl<B: BufferFamily> Stack<B> {
         let networks: Vec<IpCidr> = config.addresses.clone();
         self.interfaces.push(Interface::new(config, self.config.conflict_detection));
         for network in networks {
-            self.routes.add(Route { destination: network, gateway: None, interface: id });
+            self.routes.add(Route { destination: network, gateway: None, interface: id, mtu: None });
         }
         self.start_addresses(now, id);
         self.on_addresses_changed();
@@ -218,9 +218,15 @@ impl<B: BufferFamily> Stack<B> {
         gateway: Option<IpAddr>,
         interface: InterfaceId,
     ) -> bool {
-        interface.index() < self.interfaces.len()
-            && interface != InterfaceId::LOOPBACK
-            && self.routes.add(Route { destination, gateway, interface })
+        self.insert_route(Route { destination, gateway, interface, mtu: None })
+    }
+
+    /// The same, with all that a route can say. An MTU counts for connections that are opened from now on.
+    pub fn insert_route(&mut self, route: Route) -> bool {
+        let mtu = route.mtu.map(|mtu| mtu.max(MIN_PATH_MTU));
+        route.interface.index() < self.interfaces.len()
+            && route.interface != InterfaceId::LOOPBACK
+            && self.routes.add(Route { mtu, ..route })
     }
 
     /// When [`handle_deadlines`](Self::handle_deadlines) wants to be called. It may be early, never late.
@@ -425,8 +431,18 @@ impl<B: BufferFamily> Stack<B> {
 
     /// The largest packet on the way to `destination`.
     pub(crate) fn mtu_towards(&self, now: Instant, interface: InterfaceId, destination: Ipv4Addr) -> u16 {
+        let destination = IpAddr::V4(destination);
+        let link = self.link_mtu(interface, destination);
+        self.path_mtus.get(now, destination).map_or(link, |mtu| mtu.min(link))
+    }
+
+    /// The largest packet to `destination` that the interface takes and the route allows.
+    pub(crate) fn link_mtu(&self, interface: InterfaceId, destination: IpAddr) -> u16 {
         let link = self.interfaces[interface.index()].capabilities.mtu;
-        self.path_mtus.get(now, IpAddr::V4(destination)).map_or(link, |mtu| mtu.min(link))
+        match self.routes.mtu_to(destination) {
+            Some(mtu) if interface != InterfaceId::LOOPBACK => mtu.min(link),
+            _ => link,
+        }
     }
 
     /// The sets of own addresses is made anew, and ways are found anew.

@@ -5,7 +5,7 @@ mod common;
 
 use base::Duration;
 use common::{IF, LinkConfig, Offload, World, at, build, ip, mac};
-use outboard_stack::{DatagramMeta, SocketError, SocketId, SocketOptions, StackConfig};
+use outboard_stack::{DatagramMeta, Route, SocketError, SocketId, SocketOptions, StackConfig};
 use std::net::{IpAddr, SocketAddr};
 use wire::ethernet::{EtherType, EthernetAddress};
 use wire::icmpv4::{Message, unreachable};
@@ -448,4 +448,32 @@ fn source_addresses_follow_routes() {
     assert!(world.stack(0).add_route("0.0.0.0/0".parse().unwrap(), Some(ip(1)), IF));
     assert_eq!(world.stack(0).source_address_for([9, 9, 9, 9].into()), Some(ip(0)));
     assert_eq!(world.stack(0).routes().count(), 2);
+}
+
+#[test]
+fn the_mtu_of_a_route_bounds_what_connections_announce_and_send() {
+    for narrowed in [0, 1] {
+        let mut world = World::new(15, LinkConfig { offload: Offload::None, ..LinkConfig::default() });
+        let destination = base::IpCidr::new(ip(1 - narrowed), 32).unwrap();
+        let route = Route { destination, gateway: None, interface: IF, mtu: Some(900) };
+        assert!(world.stack(narrowed).insert_route(route));
+        world.log = Some(Vec::new());
+        let (client, server) = world.pair(80);
+        let (mut up, mut down) = (common::Outgoing::new(1, 100_000), common::Outgoing::new(2, 100_000));
+        let (mut at_server, mut at_client) = (common::Incoming::new(1), common::Incoming::new(2));
+        assert!(world.run_until(Duration::from_secs(100), |world| {
+            world.pump(0, client, &mut up);
+            world.pump(1, server, &mut down);
+            world.drain(1, server, &mut at_server);
+            world.drain(0, client, &mut at_client);
+            at_server.finished && at_client.finished
+        }));
+        let log = world.log.take().unwrap();
+        let announced = |host: usize| build::tcp_segments(&log, host)[0].options.mss;
+        assert_eq!((announced(narrowed), announced(1 - narrowed)), (Some(860), Some(1460)));
+        for host in [0, 1] {
+            let longest = log.iter().filter(|(from, _)| *from == host).map(|(_, frame)| frame.len()).max();
+            assert_eq!(longest, Some(14 + 900), "from host {host}");
+        }
+    }
 }

@@ -148,6 +148,9 @@ pub struct Config {
     pub keepalive: Option<Keepalive>,
     /// Give up after data was unacknowledged for this long (`TCP_USER_TIMEOUT`, RFC 5482).
     pub user_timeout: Option<Duration>,
+    /// Tell the peer of the user timeout in the SYN, and without one of our own take the peer's (RFC 5482 §3). Off, as Linux is:
+    /// it lets a peer have us hold its dead connection longer, within bounds.
+    pub user_timeout_option: bool,
     /// Whether a larger segment size is looked for.
     pub mtu_probing: MtuProbing,
     /// What earlier connections to the same peer found out (RFC 9040).
@@ -203,6 +206,7 @@ impl Default for Config {
             quickack: false,
             keepalive: None,
             user_timeout: None,
+            user_timeout_option: false,
             mtu_probing: MtuProbing::default(),
             remembered: None,
         }

@@ -5,6 +5,12 @@ use base::Duration;
 use crate::config::{Config, Keepalive, MtuProbing};
 use crate::recovery::rtt::RtoBounds;
 
+/// The unit of RFC 5482's option is a minute instead of a second.
+const IN_MINUTES: u16 = 1 << 15;
+/// The bounds of what a peer can ask for (RFC 5482 §3.1, `L_LIMIT` and `U_LIMIT`): no less than RFC 1122 §4.2.3.5's R2.
+const SHORTEST_USER_TIMEOUT: Duration = Duration::from_secs(100);
+const LONGEST_USER_TIMEOUT: Duration = Duration::from_secs(3600);
+
 /// Times in milliseconds or microseconds as four bytes each.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -41,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) cork: bool,
     /// The owner wants every acknowledgement at once (`TCP_QUICKACK`).
     pub(crate) quickack: bool,
+    /// The user timeout is told in our SYN, and the peer's is heeded.
+    pub(crate) user_timeout_option: bool,
     pub(crate) mtu_probing: MtuProbing,
 }
 
@@ -79,6 +87,7 @@ impl Settings {
             nodelay: config.nodelay,
             cork: config.cork,
             quickack: config.quickack,
+            user_timeout_option: config.user_timeout_option,
             mtu_probing: config.mtu_probing,
         };
         settings.set_keepalive(config.keepalive);
@@ -107,14 +116,33 @@ impl Settings {
         })
     }
 
-    // Deviation from RFC 5482 §3: the option that tells the peer of the user timeout is neither sent nor heeded, as on Linux: a peer
-    // could make us hold a dead connection for days, and whoever needs a longer life sets it on both ends.
     pub(crate) fn set_user_timeout(&mut self, timeout: Option<Duration>) {
         self.user_timeout_ms = timeout.map_or(0, |timeout| millis(timeout).max(1));
     }
 
     pub(crate) fn user_timeout(&self) -> Option<Duration> {
         (self.user_timeout_ms > 0).then(|| Duration::from_millis(self.user_timeout_ms.into()))
+    }
+
+    /// What our SYN tells of it: the granularity bit, then seconds or minutes (RFC 5482 §3).
+    pub(crate) fn advertised_user_timeout(&self) -> Option<u16> {
+        let seconds = self.user_timeout_ms.div_ceil(1000);
+        let told = match u16::try_from(seconds) {
+            Ok(seconds) if seconds < IN_MINUTES => seconds,
+            _ => IN_MINUTES | seconds.div_ceil(60) as u16,
+        };
+        (self.user_timeout_option && seconds > 0).then_some(told)
+    }
+
+    /// The peer's SYN tells of its user timeout: ours, if the owner has not chosen one (RFC 5482 §3.1, `CHANGEABLE`).
+    // Deviation from RFC 5482 §3: the option is sent and heeded in SYNs only; a timeout that is changed later is not told.
+    pub(crate) fn heed_user_timeout(&mut self, told: u16) {
+        if self.user_timeout_ms > 0 || !core::mem::take(&mut self.user_timeout_option) {
+            return;
+        }
+        let unit = if told & IN_MINUTES == 0 { 1 } else { 60 };
+        let remote = Duration::from_secs(u64::from(told & !IN_MINUTES) * unit);
+        self.set_user_timeout(Some(remote.clamp(SHORTEST_USER_TIMEOUT, LONGEST_USER_TIMEOUT)));
     }
 
     #[inline]

@@ -251,7 +251,7 @@ impl Connection {
         writer.u16(s.announced_mss).u8(s.keepalive_count).u8(s.syn_retries).u8(s.retries);
         writer.u8(s.initial_congestion_window).bool(s.timestamps).bool(s.window_scaling).bool(s.sack);
         writer.bool(s.ecn).bool(s.pacing).bool(s.nodelay).bool(s.cork).bool(s.quickack);
-        writer.u8(s.mtu_probing as u8);
+        writer.u8(s.mtu_probing as u8).bool(s.user_timeout_option);
     }
 
     /// Goes on from a snapshot.
@@ -448,6 +448,7 @@ fn read_settings(reader: &mut Reader<'_>) -> Settings {
         cork: reader.bool(),
         quickack: reader.bool(),
         mtu_probing: MtuProbing::from_code(reader.u8()).unwrap_or_default(),
+        user_timeout_option: reader.bool(),
     }
 }
 

@@ -324,6 +324,20 @@ fn the_user_timeout_ends_what_is_not_acknowledged() {
     assert_eq!(peer.conn.error(), Some(Error::TimedOut));
 }
 
+/// Linux (`retransmits_timed_out`): a user timeout is instead of the count of retransmissions, which would end this much earlier.
+#[test]
+fn a_long_user_timeout_outlasts_the_retransmissions() {
+    let config = Config { retries: 3, user_timeout: Some(Duration::from_secs(3000)), ..Config::default() };
+    let mut peer = Peer::established(&config);
+    let start = peer.now;
+    peer.send(100);
+    while peer.conn.state() == State::Established {
+        peer.drain();
+        peer.wait_for_deadline();
+    }
+    assert_eq!(peer.now.saturating_since(start), Duration::from_secs(3000));
+}
+
 /// Linux (`tcp_probe_timer`): the time runs from when the window held data back, whether probes are answered or not.
 #[test]
 fn the_user_timeout_ends_a_closed_window_too() {

@@ -31,12 +31,12 @@ use channel::Offence;
 use channel::fep::{AppChannel, Family, Limits as ChannelLimits};
 use device::Device;
 use stack::memory::Budget;
-use stack::{FastOpenConfig, InterfaceConfig, InterfaceId, Stack, StackConfig};
+use stack::{FastOpenConfig, InterfaceConfig, InterfaceId, Route, Stack, StackConfig};
 
 use crate::accounting::Account;
 use crate::clerk::Answers;
 use crate::clock;
-use crate::config::{Network, WorkerConfig};
+use crate::config::{Network, NetworkRoute, WorkerConfig};
 use crate::control::Server;
 use crate::poller::Poller;
 pub use app::Identity;
@@ -110,8 +110,8 @@ impl<D: Device> Worker<D> {
                 addresses: network.addresses.clone(),
             },
         );
-        for (destination, gateway) in &network.routes {
-            stack.add_route(*destination, *gateway, interface);
+        for &NetworkRoute { destination, gateway, mtu } in &network.routes {
+            stack.insert_route(Route { destination, gateway, interface, mtu });
         }
         let poller = Poller::new()?;
         if let Some(descriptor) = device.descriptor() {
@@ -303,6 +303,7 @@ fn stack_config(config: &WorkerConfig) -> StackConfig {
     let defaults = StackConfig::default();
     let mut tcp = tcp::Config { window_limit, congestion: config.congestion, ..defaults.tcp.clone() };
     config.path.apply(&mut tcp);
+    tcp.user_timeout_option = config.user_timeout_option;
     StackConfig {
         max_orphans: limits.orphans as usize,
         orphan_timeout: limits.orphan_time,

@@ -248,7 +248,7 @@ impl<D: Device> Worker<D> {
     fn reach(&self) -> Reach {
         Reach {
             addresses: self.network.addresses.clone(),
-            routes: self.network.routes.clone(),
+            routes: self.network.destinations(),
             mtu: u32::from(self.network.mtu),
         }
     }

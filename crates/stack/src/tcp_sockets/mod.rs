@@ -355,7 +355,7 @@ impl<B: BufferFamily> Stack<B> {
         config
     }
 
-    /// The MTUs of the link and of the whole way to a peer.
+    /// The MTUs of the link, as far as the route allows it, and of the whole way to a peer.
     pub(crate) fn mtus_to(
         &self,
         now: Instant,
@@ -363,7 +363,7 @@ impl<B: BufferFamily> Stack<B> {
         remote: IpAddr,
     ) -> Result<(u16, u16), SocketError> {
         let (interface, _, _) = self.route_to(source, remote)?;
-        let link = self.interfaces[interface.index()].capabilities.mtu;
+        let link = self.link_mtu(interface, remote);
         let path = match remote {
             IpAddr::V4(remote) => self.mtu_towards(now, interface, remote),
             IpAddr::V6(_) => return Err(SocketError::FamilyNotSupported),

@@ -52,6 +52,9 @@ impl Connection {
             self.recv.ts_recent = stamps.value;
             self.recv.ts_recent_s = seconds(now);
         }
+        if let Some(told) = options.user_timeout {
+            self.settings.heed_user_timeout(told);
+        }
         self.negotiate_ecn(syn);
         self.on_mss_changed();
         // The window of a SYN is never scaled (RFC 7323 §2.2).
@@ -84,6 +87,7 @@ impl Connection {
                 .settings
                 .timestamps
                 .then(|| Timestamps { value: self.timestamp(now), echo: self.recv.ts_recent }),
+            user_timeout: self.settings.advertised_user_timeout(),
             fast_open: self.opening.as_ref().and_then(|opening| opening.cookie.clone()),
             ..Options::default()
         }

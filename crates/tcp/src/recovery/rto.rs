@@ -51,8 +51,10 @@ impl Connection {
     /// R2 has been reached, by count or by the user's time (RFC 9293 §3.8.3, RFC 5482).
     fn gives_up(&self, now: Instant) -> bool {
         let stalled = now.saturating_since(self.recovery.progress_at);
-        if self.settings.user_timeout().is_some_and(|limit| stalled >= limit) {
-            return true;
+        if let Some(limit) = self.settings.user_timeout()
+            && (stalled >= limit || self.state.is_synchronised())
+        {
+            return stalled >= limit; // it takes the place of the count, as on Linux, and may be longer
         }
         let limit = match self.state {
             State::SynSent | State::SynReceived => self.settings.syn_retries.max(self.deferred_retries()),
