@@ -18,6 +18,7 @@ pub mod middle_box;
 pub mod mutation;
 pub mod parsers;
 pub mod shared_memory;
+pub mod snapshot;
 
 /// Something that is fuzzed.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +34,12 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     Target { name: "options", run: parsers::options, runs: 20_000, longest: 40 },
     Target { name: "packets", run: parsers::packets, runs: 20_000, longest: 300 },
     Target { name: "messages", run: parsers::messages, runs: 20_000, longest: 200 },
     Target { name: "middle_box", run: middle_box::run, runs: 10_000, longest: 600 },
+    Target { name: "snapshot", run: snapshot::run, runs: 10_000, longest: 400 },
     Target { name: "frames", run: frames::run, runs: 10_000, longest: 800 },
     Target { name: "shared_memory", run: shared_memory::run, runs: 1500, longest: 800 },
 ];

@@ -67,6 +67,11 @@ fn middle_box() {
 }
 
 #[test]
+fn snapshot() {
+    fuzz("snapshot");
+}
+
+#[test]
 fn frames() {
     fuzz("frames");
 }

@@ -38,6 +38,10 @@ const VERSION: u16 = 3;
 /// Longer round trips are cut to this: an echo can say anything, and no timer may be set for never.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(3600);
 
+/// Larger counts, and larger counts of rare events, are cut to this: counting on must not overflow.
+const MOST_COUNTED: u64 = 1 << 62;
+const MOST_RARE: u32 = 1 << 31;
+
 /// A connection's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
@@ -394,9 +398,10 @@ impl Connection {
 
 fn read_stats(reader: &mut Reader<'_>, now: Instant) -> Counters {
     let mut stats = Counters::new(now);
-    stats.segments_in = reader.u64();
-    stats.segments_out = reader.u64();
-    let (bytes, retransmissions, timeouts) = (reader.u64(), reader.u32(), reader.u32());
+    stats.segments_in = reader.u64().min(MOST_COUNTED);
+    stats.segments_out = reader.u64().min(MOST_COUNTED);
+    let bytes = reader.u64().min(MOST_COUNTED);
+    let [retransmissions, timeouts] = [reader.u32(), reader.u32()].map(|count| count.min(MOST_RARE));
     if retransmissions > 0 || timeouts > 0 {
         let rare = stats.rare();
         (rare.bytes_retransmitted, rare.retransmissions, rare.timeouts) = (bytes, retransmissions, timeouts);
