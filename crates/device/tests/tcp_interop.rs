@@ -1,10 +1,11 @@
 //! TCP's options against the Linux kernel through a TAP device, in both roles and judged by what passed the device:
-//! selective acknowledgements and their reports of duplicates, window scaling, keepalive. (Fast open and SYN
+//! selective acknowledgements and their reports of duplicates, timestamps, window scaling, keepalive. (Fast open and SYN
 //! cookies are in `cli/tests/opening.rs`; ECN and path MTU discovery in `path_interop.rs`.)
 
 mod common;
 mod interop;
 
+use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
@@ -198,6 +199,38 @@ fn counter(kernel: &Namespace, name: &str) -> Result<u64> {
     anyhow::bail!("no counter {name}")
 }
 
+/// Timestamps in each segment behind the SYN, or in none. They do not go back, and echo what came (RFC 7323 §3.2, §4.1).
+/// What an older connection still says is not looked at.
+fn judge_stamps(seen: &[Seen], on: bool) -> Result<()> {
+    let (_, first, _) = segments(seen).find(|(_, header, _)| header.flags == Flags::SYN).context("a SYN")?;
+    let mut ends = [first.src_port, first.dst_port];
+    ends.sort_unstable();
+    let (mut told, mut last) = ([HashSet::new(), HashSet::new()], [None, None]);
+    let mut stamped = 0;
+    for (packet, header, _) in segments(seen) {
+        let mut between = [header.src_port, header.dst_port];
+        between.sort_unstable();
+        if between != ends {
+            continue;
+        }
+        let side = usize::from(packet.incoming);
+        let opens = header.flags.contains(Flags::SYN) && !header.flags.contains(Flags::ACK);
+        let Some(stamps) = header.options.timestamps else {
+            ensure!(!on || header.flags.contains(Flags::RST), "a segment without a timestamp: {header:?}");
+            continue;
+        };
+        ensure!(on || opens, "nothing was agreed: {header:?}");
+        stamped += 1;
+        let back = last[side].is_some_and(|last| (stamps.value.wrapping_sub(last) as i32) < 0);
+        ensure!(!back, "a timestamp goes back: {header:?}");
+        last[side] = Some(stamps.value);
+        told[side].insert(stamps.value);
+        ensure!(opens || told[1 - side].contains(&stamps.echo), "the echo of what never came: {header:?}");
+    }
+    ensure!(!on || stamped > 1000, "{stamped} segments");
+    Ok(())
+}
+
 /// How far the sender of a direction went beyond what was acknowledged, at the most; and never beyond the window.
 fn farthest(seen: &[Seen], data_incoming: bool) -> Result<u32> {
     let (initial, answer) = (syn(seen, data_incoming)?.seq, syn(seen, !data_incoming)?);
@@ -289,6 +322,22 @@ lab_test! {
         let theirs = tally(&host.seen, true)?;
         ensure!(theirs.duplicates > 0, "{theirs:?}");
         ensure!(counter(&kernel, "TCPDSACKRecv")? >= u64::from(theirs.duplicates), "the kernel understands: {theirs:?}");
+        Ok(())
+    }
+
+    fn timestamps_are_on_each_segment_or_on_none(lab) {
+        for on in [true, false] {
+            // Another one: the connections of the one before may not be over.
+            let kernel = lab.namespace(if on { "stamped" } else { "plain" })?;
+            kernel.set_sysctl("net.ipv4.tcp_timestamps", if on { "1" } else { "0" })?;
+            let (host, id) = sends(&kernel, StackConfig::default(), Manners::default())?;
+            judge_stamps(&host.seen, on)?;
+            let mss = host.stack.tcp(id).context("a connection")?.mss();
+            ensure!(mss == if on { 1448 } else { 1460 }, "{mss}");
+            drop(host);
+            let host = receives(&kernel, StackConfig::default(), Manners::default(), nothing)?;
+            judge_stamps(&host.seen, on)?;
+        }
         Ok(())
     }
 
