@@ -184,6 +184,10 @@ impl<D: Device> Worker<D> {
         busy |= self.core.publish_changes(now) > 0;
         busy |= self.core.poll_commands(now) > 0;
         busy |= self.hear_clerks(now);
+        if busy {
+            // Before the deadlines: however long the last turn took, this is no pause.
+            self.core.note_busy(now);
+        }
         busy |= self.handle_deadlines(now);
         busy |= self.transmit(now);
         busy |= self.core.publish_changes(now) > 0;
