@@ -38,7 +38,7 @@ pub fn run(lab: &Lab, config: &Config) -> Result<Document> {
         runner::Description { name: "idle", options },
         |site| {
             let mut native = Native::start(lab, site)?;
-            let holder = native.hold(lab, site, config.connections)?;
+            let holder = native.hold(site, config.connections)?;
             Ok((native, holder))
         },
         |site, (native, _holder), progress| watch(config, site, native, progress),

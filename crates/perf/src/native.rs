@@ -68,9 +68,10 @@ impl Native {
     }
 
     /// Opens connections and keeps them open as long as the process given back lives.
-    pub(crate) fn hold(&mut self, lab: &Lab, site: &Site, count: u64) -> Result<Process> {
+    pub(crate) fn hold(&mut self, site: &Site, count: u64) -> Result<Process> {
         let plan = Plan { connections: count, ..Plan::new(Work::Hold) };
-        let mut client = lab.start("holder", self.client(site, &plan)?)?;
+        // Holders of all subjects live at the same time.
+        let mut client = Process::start(site.directory(), "holder", self.client(site, &plan)?)?;
         let began = Instant::now();
         let mut heard = Heard::default();
         while !heard.is_held {
