@@ -4,7 +4,7 @@
 CARGO ?= cargo
 SHELL := /bin/bash
 
-.PHONY: demo test check unit soak loom end-to-end packages build release clean
+.PHONY: demo test check unit soak fuzz loom end-to-end packages build release clean
 
 demo:
 	scripts/demo
@@ -27,6 +27,11 @@ unit:
 # Random worlds on virtual time until one fails or it is interrupted; `make test` runs a fixed number of them.
 soak:
 	$(CARGO) run --release -p outboard-sim --example soak -- --from $(or $(FROM),1000000)
+
+# Hostile input, guided by coverage: `make fuzz TARGET=middle_box SECONDS=600`, or all targets for a minute each. `make test`
+# replays what was found and runs a fixed number of inputs.
+fuzz:
+	scripts/fuzz $(or $(TARGET),all) $(or $(SECONDS),60)
 
 # The rings and the sleep and wake-up protocol under every interleaving that loom finds.
 loom:

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use crate::Finding;
 
 /// From the bottom up; a crate may depend only on crates that stand before it.
-const ORDER: [&str; 15] = [
-    "base", "lab", "wire", "tcp", "stack", "netem", "sim", "ring", "device", "channel", "fep", "outboard",
-    "preload", "perf", "cli",
+const ORDER: [&str; 16] = [
+    "base", "lab", "wire", "tcp", "stack", "netem", "sim", "ring", "device", "channel", "fep", "fuzz",
+    "outboard", "preload", "perf", "cli",
 ];
 
 pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {

@@ -23,6 +23,7 @@ pub mod control;
 mod datagram;
 mod event;
 pub mod fep;
+pub mod fuzz;
 pub mod layout;
 // The one place where segments are reached.
 #[allow(unsafe_code)]

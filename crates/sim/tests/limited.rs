@@ -5,8 +5,8 @@ use sim::application::{ConversationSpec, Pace, Plan, Read};
 use sim::{HostSpec, PatternBuffers, World};
 use tcp::Limit;
 
-/// Runs one conversation for a while; how much of its time each reason limited the client.
-fn shares(forward: &str, client: Plan, server: Plan, span: Duration) -> [f64; Limit::ALL.len()] {
+/// Runs one conversation for a while.
+fn run(forward: &str, client: Plan, server: Plan, span: Duration) -> World<PatternBuffers> {
     let mut world = World::<PatternBuffers>::new(7);
     let spec = HostSpec::default();
     let (near, far) = (world.add_host(spec.clone()), world.add_host(spec));
@@ -23,6 +23,15 @@ fn shares(forward: &str, client: Plan, server: Plan, span: Duration) -> [f64; Li
         server_plan: server,
     });
     world.run_until(Instant::ZERO + span);
+    world
+}
+
+/// How much of its time each reason limited the client of such a conversation.
+fn shares(forward: &str, client: Plan, server: Plan, span: Duration) -> [f64; Limit::ALL.len()] {
+    shares_in(forward, &run(forward, client, server, span))
+}
+
+fn shares_in(forward: &str, world: &World<PatternBuffers>) -> [f64; Limit::ALL.len()] {
     let now = world.now();
     let connection = world.connection(0).expect("the transfer goes on");
     let limited = connection.limited_by(now);
@@ -77,4 +86,18 @@ fn a_lossy_path_spends_a_part_of_its_time_in_recovery() {
     // By the square-root law, a loss each thirty segments leaves a window of seven: a round trip of recovery to four others.
     assert!((0.1..0.4).contains(&shares[Limit::Recovery as usize]));
     assert!(shares[Limit::Recovery as usize] + shares[Limit::CongestionWindow as usize] > 0.95);
+}
+
+/// A window that starts with 64 KiB has to grow to a path's 3 MB, and to the 3 MB of its queue, as fast as slow start.
+#[test]
+fn the_receive_window_grows_ahead_of_the_sender_on_a_long_fat_path() {
+    let path = "rate 527mbit, queue 3MB droptail, delay 35ms";
+    let world = run(path, bulk(), Plan::default(), Duration::from_secs(5));
+    let shares = shares_in(path, &world);
+    assert!(shares[Limit::PeerWindow as usize] < 0.1, "{}", shares[Limit::PeerWindow as usize]);
+    let info = world.connection(1).expect("the transfer goes on").tcp_info(world.now());
+    println!("round trip {} us, {} bytes read in one", info.rcv_rtt, info.rcv_space);
+    // The receiver sends nothing: only what arrives tells it of the round trip, 45 ms and up to as much again in the queue.
+    assert!((44_000..100_000).contains(&info.rcv_rtt), "{} us", info.rcv_rtt);
+    assert!(info.rcv_space > 2_500_000, "{} bytes", info.rcv_space);
 }

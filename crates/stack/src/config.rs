@@ -27,7 +27,7 @@ pub struct StackConfig {
     pub max_fragment_bytes: usize,
     /// Bytes of fragments that wait for the rest, of one source.
     pub max_fragment_bytes_per_source: usize,
-    /// ICMP errors and resets for segments without a connection, each: this many a second, with this burst.
+    /// ICMP errors: this many a second, with the burst below.
     pub error_rate: u32,
     /// See [`error_rate`](Self::error_rate).
     pub error_burst: u32,

@@ -111,7 +111,6 @@ pub struct Stack<B: BufferFamily> {
     pub(crate) reassembly_timer: Option<TimerKey>,
     pub(crate) identifications: Identifications,
     pub(crate) error_limit: TokenBucket,
-    pub(crate) reset_limit: TokenBucket,
     pub(crate) sockets: Slab<Socket<B>>,
     pub(crate) tcp_flows: FlowTable,
     pub(crate) udp_flows: FlowTable,
@@ -143,7 +142,6 @@ impl<B: BufferFamily> Stack<B> {
         let mut isn_key = [0; 16];
         isn_key[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
         isn_key[8..].copy_from_slice(&rng.next_u64().to_le_bytes());
-        let limit = || TokenBucket::new(config.error_rate, config.error_burst);
         let ports = |tcp| PortTable::new(config.ephemeral_ports, tcp, hash.clone());
         let mut stack = Self {
             isn: tcp::IsnGenerator::new(isn_key),
@@ -161,8 +159,7 @@ impl<B: BufferFamily> Stack<B> {
             ),
             reassembly_timer: None,
             identifications: Identifications::new(),
-            error_limit: limit(),
-            reset_limit: limit(),
+            error_limit: TokenBucket::new(config.error_rate, config.error_burst),
             sockets: Slab::new(),
             tcp_flows: FlowTable::new(hash.clone()),
             udp_flows: FlowTable::new(hash.clone()),

@@ -155,8 +155,6 @@ counters! {
     tcp_no_socket,
     /// Resets sent for them.
     resets_out,
-    /// Resets not sent since too many had been.
-    resets_rate_limited,
     /// Connections opened by us.
     tcp_active_opens,
     /// Connections that peers opened, from their SYN on.

@@ -172,8 +172,10 @@ impl Connection {
             return;
         }
         self.recv.consumed = consumed;
-        let (limit, max_limit) = (self.recv.limit, self.recv.max_limit);
-        self.recv.limit = self.recv.autotune.on_consumed(now, consumed, self.rtt.srtt, limit, max_limit);
+        if let Some(tuner) = &mut self.recv.autotune {
+            let (limit, max_limit) = (self.recv.limit, self.recv.max_limit);
+            self.recv.limit = tuner.on_consumed(now, consumed, self.rtt.srtt, limit, max_limit);
+        }
         if self.state.receives_data() && self.recv.update_is_due() {
             self.pending.ack = true;
         }

@@ -12,6 +12,7 @@ use crate::congestion::CongestionControl;
 use crate::connection::Connection;
 use crate::limited::{Limit, LimitedBy};
 use crate::recovery::Phase;
+use crate::recv::autotune::FIRST_READ;
 use crate::state::State;
 
 /// What Linux tells of a connection, and what limits it.
@@ -64,6 +65,7 @@ pub struct TcpInfo {
     pub reordering: u32,
     /// The round trip by which the receive window's growth is measured.
     pub rcv_rtt: u32,
+    /// The most that was read in such a round trip.
     pub rcv_space: u32,
     pub total_retrans: u32,
     /// Bytes a second; all ones: not paced.
@@ -168,12 +170,14 @@ impl Connection {
         info.ato = settings.delayed_ack_us;
         info.rtt = micros(self.rtt.srtt);
         info.rttvar = micros(self.rtt.rttvar);
-        info.rcv_rtt = info.rtt;
+        let measured = self.recv.autotune.as_ref().and_then(|tuner| tuner.round_trip.estimate());
+        info.rcv_rtt = measured.map_or(0, micros);
         info.min_rtt = if self.rtt.has_sample() { micros(self.rtt.min_rtt) } else { u32::MAX };
         info.snd_mss = self.send.mss.into();
         info.rcv_mss = self.recv.segment_size.into();
         info.pmtu = u32::from(self.send.path_mss) + if self.ends.is_ipv4() { 40 } else { 60 };
-        info.advmss = u32::from(settings.announced_mss) - if settings.timestamps { 12 } else { 0 };
+        info.advmss =
+            u32::from(settings.announced_mss.saturating_sub(if settings.timestamps { 12 } else { 0 }));
         info.last_data_sent = millis(self.sent_at.elapsed(now));
         info.last_data_recv = millis(self.stats.data_at.elapsed(now));
         info.last_ack_recv = millis(self.heard_at.elapsed(now));
@@ -234,7 +238,7 @@ impl Connection {
         info.snd_wnd = self.send.window;
         info.rcv_wnd = self.recv.window() as u32;
         info.rcv_ssthresh = self.recv.room();
-        info.rcv_space = self.recv.limit;
+        info.rcv_space = self.recv.autotune.as_ref().map_or(FIRST_READ, |tuner| tuner.most_read());
     }
 
     fn tell_limits(&self, now: Instant, info: &mut TcpInfo) {

@@ -33,6 +33,9 @@ use crate::timer::{Stamp, Timer, Timers};
 /// The layout's version; another version is not read.
 const VERSION: u16 = 2;
 
+/// Longer round trips are cut to this: an echo can say anything, and no timer may be set for never.
+const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(3600);
+
 /// A connection's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
@@ -249,9 +252,9 @@ impl Connection {
         let send = read_sender(&mut reader);
         let recv = read_receiver(&mut reader);
         let mut rtt = RoundTrip::new();
-        rtt.srtt = Duration::from_nanos(reader.u64());
-        rtt.rttvar = Duration::from_nanos(reader.u64());
-        rtt.min_rtt = Duration::from_nanos(reader.u64());
+        for time in [&mut rtt.srtt, &mut rtt.rttvar, &mut rtt.min_rtt] {
+            *time = Duration::from_nanos(reader.u64()).min(LONGEST_ROUND_TRIP);
+        }
         let algorithm = CongestionAlgorithm::from_code(reader.u8()).ok_or(RestoreError::Inconsistent)?;
         let (window, ssthresh) = (reader.u32(), reader.u32());
         let linger = Instant::from_nanos(reader.u64());
@@ -295,6 +298,9 @@ impl Connection {
             return Err(RestoreError::Inconsistent);
         }
         connection.resume(now, window, ssthresh);
+        if connection.check_invariants().is_err() {
+            return Err(RestoreError::Inconsistent);
+        }
         Ok(connection)
     }
 
@@ -318,6 +324,18 @@ impl Connection {
             && recv.right_edge < FARTHEST
             && (!opened || (send.una >= 1 && recv.nxt >= 1))
             && (opened || self.state == State::Closed || send.nxt <= 1)
+            && (self.state != State::SynSent || recv.nxt == 0)
+            && self.has_plausible_times()
+    }
+
+    /// No timer can spin.
+    fn has_plausible_times(&self) -> bool {
+        let settings = &self.settings;
+        settings.rto_initial_ms > 0
+            && settings.rto_max_ms > 0
+            && settings.initial_congestion_window > 0
+            && (settings.keepalive_idle_s == 0
+                || (settings.keepalive_interval_s > 0 && settings.keepalive_count > 0))
     }
 
     /// Treats what was in flight as lost and slow-starts towards the window of before.

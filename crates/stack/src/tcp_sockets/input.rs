@@ -104,13 +104,10 @@ impl<B: BufferFamily> Stack<B> {
         }
     }
 
-    /// RFC 9293 §3.10.7.1: the answer to a segment without a connection, at a limited rate.
+    /// RFC 9293 §3.10.7.1: the answer to a segment without a connection. As on Linux there is no limit to their rate: each
+    /// is smaller than most that ask for it, and the queue that it joins is bounded.
     fn send_reset(&mut self, now: Instant, tuple: &FourTuple, segment: &tcp::SegmentIn<'_>) {
         let Some(reset) = tcp::reset_for(segment) else { return };
-        if !self.reset_limit.take(now) {
-            self.stats.resets_rate_limited += 1;
-            return;
-        }
         self.stats.resets_out += 1;
         self.send_bare_segment(now, tuple, &reset);
     }

@@ -4,6 +4,7 @@ use base::{Duration, Instant};
 use wire::tcp::{Flags, SackBlock};
 
 use crate::connection::Connection;
+use crate::recv::autotune::{Autotune, FIRST_READ};
 use crate::recv::reassembly::Range;
 use crate::segment::{SegmentIn, SegmentOut, position_of};
 use crate::timer::Timer;
@@ -20,12 +21,14 @@ impl Connection {
 
     /// Data arrived in order: an acknowledgement now, or soon.
     #[inline]
-    pub(crate) fn on_data_in_order(&mut self, now: Instant, segment_count: u16, payload_len: usize) {
-        let count = segment_count.max(1);
-        let size = payload_len.div_ceil(usize::from(count)).min(usize::from(u16::MAX)) as u16;
+    pub(crate) fn on_data_in_order(&mut self, now: Instant, segment: &SegmentIn<'_>) {
+        let count = segment.segment_count.max(1);
+        let size = segment.payload.len().div_ceil(usize::from(count)).min(usize::from(u16::MAX)) as u16;
         self.note_segment_size(size, count);
+        let is_full = size >= self.recv.segment_size;
+        self.measure_receive_round_trip(segment, is_full);
         // RFC 5681 §4.2: at least every second full-sized segment, counted as they were on the wire.
-        let full = if size >= self.recv.segment_size { count } else { count - 1 };
+        let full = if is_full { count } else { count - 1 };
         self.pending.unacknowledged = self.pending.unacknowledged.saturating_add(full);
         let unacknowledged = self.recv.nxt - self.recv.last_ack_sent;
         if self.pending.unacknowledged >= 2
@@ -37,6 +40,23 @@ impl Connection {
         } else if !self.pending.ack && !self.timers.is_set(Timer::DelayedAck) {
             let wait = Duration::from_micros(self.settings.delayed_ack_us.into());
             self.timers.set(Timer::DelayedAck, now + wait);
+        }
+    }
+
+    /// What arrives tells of the round trip, too; a small segment may have waited for anything.
+    #[inline]
+    fn measure_receive_round_trip(&mut self, segment: &SegmentIn<'_>, is_full: bool) {
+        let (nxt, window, clock) = (self.recv.nxt, self.recv.window(), self.timestamp(segment.arrival));
+        if nxt < u64::from(FIRST_READ) {
+            return;
+        }
+        let tuner = self.recv.autotune.get_or_insert_with(|| Box::new(Autotune::new()));
+        let round_trip = &mut tuner.round_trip;
+        round_trip.on_data(segment.arrival, nxt, window);
+        if let Some(stamps) =
+            segment.header.options.timestamps.filter(|_| is_full && self.settings.timestamps)
+        {
+            round_trip.on_echo(stamps.echo, clock);
         }
     }
 

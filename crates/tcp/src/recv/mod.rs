@@ -44,8 +44,8 @@ pub(crate) struct Receiver {
     pub(crate) ts_recent_s: u32,
     /// Last.ACK.sent (RFC 7323 §4.3).
     pub(crate) last_ack_sent: Position,
-    /// The window's growth.
-    pub(crate) autotune: Autotune,
+    /// The window's growth, once more than an initial window has come.
+    pub(crate) autotune: Option<Box<Autotune>>,
 }
 
 impl Receiver {
@@ -66,7 +66,7 @@ impl Receiver {
             ts_recent: 0,
             ts_recent_s: 0,
             last_ack_sent: 0,
-            autotune: Autotune::new(),
+            autotune: None,
         }
     }
 

@@ -24,6 +24,11 @@ impl Receiver {
         let mut field = window.div_ceil(granule);
         if self.nxt + field * granule > allowed {
             field = window / granule;
+            // A buffer that is smaller than the scale's granule could not be promised at all, and nothing would ever come.
+            // Empty, it is promised as one granule: what it does not hold then is sent again.
+            if field == 0 && window > 0 && self.consumed >= self.data_end() {
+                field = 1;
+            }
         }
         let field = field.min(u64::from(u16::MAX));
         self.right_edge = self.right_edge.max(self.nxt + field * granule);
@@ -85,6 +90,19 @@ mod tests {
             let field = u64::from(receiver.advertise(true));
             assert!(receiver.nxt + (field << 7) <= receiver.consumed + (1 << 20));
             assert!(receiver.right_edge >= before);
+        }
+    }
+
+    #[test]
+    fn a_buffer_below_the_granule_of_the_scale_still_opens() {
+        let mut receiver = receiver(4000, 14);
+        for _ in 0..10 {
+            // All of what was promised comes; while it is unread, the window is closed.
+            receiver.nxt = receiver.right_edge;
+            assert_eq!(receiver.advertise(true), 0);
+            receiver.consumed = receiver.nxt;
+            assert!(receiver.update_is_due());
+            assert_eq!(receiver.advertise(true), 1);
         }
     }
 

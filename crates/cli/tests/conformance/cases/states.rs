@@ -66,8 +66,6 @@ const SEGMENTS: &[(&str, Make)] = &[
 
 fn table(s: &mut Script<'_>, setup: Setup) -> Result<()> {
     for (name, make) in SEGMENTS {
-        // Outboard answers what belongs to no connection at a limited rate.
-        std::thread::sleep(std::time::Duration::from_millis(3));
         let quiet = s.lines.len();
         let mut situation = setup(s)?;
         if *name != SEGMENTS[0].0 {
