@@ -2,10 +2,11 @@
 //!
 //! `cargo xtask check` runs all of them: file and function length (STYLE rule 4), the direction of the dependencies
 //! between crates, where unsafe code may stand, and whether `docs/rfcs.md` is what the code's citations give. It exits 1
-//! when one fails. `cargo xtask citations` writes that file anew.
+//! when one fails. `cargo xtask citations` writes that file anew; `cargo xtask instructions` counts what operations cost.
 
 mod citations;
 mod dependencies;
+mod instructions;
 mod length;
 mod unsafe_code;
 
@@ -30,8 +31,12 @@ fn main() -> Result<ExitCode> {
             citations::write(root, &rust_files(root)?)?;
             Ok(ExitCode::SUCCESS)
         }
+        Some("instructions") => {
+            instructions::count(root()?)?;
+            Ok(ExitCode::SUCCESS)
+        }
         _ => {
-            eprintln!("usage: cargo xtask check | citations");
+            eprintln!("usage: cargo xtask check | citations | instructions");
             Ok(ExitCode::from(2))
         }
     }
