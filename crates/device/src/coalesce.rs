@@ -18,7 +18,7 @@ use wire::ip::Protocol;
 use wire::tcp::Flags;
 use wire::{ipv4, tcp};
 
-use crate::{Device, DeviceStats};
+use crate::{Device, DeviceStats, Wanted};
 
 /// Connections that are merged at the same time; of more, the oldest is let go.
 const FLOWS: usize = 8;
@@ -73,6 +73,10 @@ impl<D: Device> Device for Coalesce<D> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.device.flush()
+    }
+
+    fn want(&mut self, wanted: &Wanted<'_>) {
+        self.device.want(wanted);
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -17,6 +17,7 @@ pub mod memory;
 pub mod tap;
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::BorrowedFd;
 
 use wire::frame::{Capabilities, RxFrame, TxFrame};
@@ -57,11 +58,24 @@ pub trait Device {
         Ok(())
     }
 
+    /// Says what the owner has a use for; to be said anew when that changes. A device may drop early what is not wanted, or
+    /// do as if nothing had been said.
+    fn want(&mut self, _wanted: &Wanted<'_>) {}
+
     /// The descriptor that becomes readable when there is something to receive, if there is one.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// What the device counted so far.
     fn stats(&self) -> DeviceStats;
+}
+
+/// What a host has a use for of that which is sent to all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// Its addresses: requests (ARP) for others are noise.
+    pub addresses: &'a [Ipv4Addr],
+    /// Whether anybody may want datagrams (UDP) that are sent to all.
+    pub broadcast_datagrams: bool,
 }
 
 /// What a device counted. A super-segment counts as one frame.
@@ -104,6 +118,10 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn flush(&mut self) -> io::Result<()> {
         (**self).flush()
+    }
+
+    fn want(&mut self, wanted: &Wanted<'_>) {
+        (**self).want(wanted);
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -57,6 +57,25 @@ fn udp_both_ways(namespace: &Namespace, mtu: u16, offload: bool) -> Result<()> {
     })?
 }
 
+/// Broadcasts that nobody wants do not come, those that somebody wants do, and what is for us does either way.
+fn noise_is_dropped_early(namespace: &Namespace) -> Result<()> {
+    namespace.within(|| -> Result<()> {
+        let mut tap = Tap::open(&options(1500, true))?;
+        let socket = UdpSocket::bind((KERNEL, 4000))?;
+        socket.set_broadcast(true)?;
+        let mut first_of = |broadcast_datagrams: bool| -> Result<Vec<u8>> {
+            tap.want(&Wanted { addresses: &[OURS], broadcast_datagrams });
+            socket.send_to(b"to all", (Ipv4Addr::BROADCAST, 5000))?;
+            socket.send_to(b"to us", (OURS, 5000))?;
+            let frame = receive_until(&mut tap, |frame| is_ipv4(frame, Protocol::UDP))?;
+            Ok(frame.bytes[42..].to_vec())
+        };
+        assert_eq!(first_of(false)?, b"to us");
+        assert_eq!(first_of(true)?, b"to all");
+        Ok(())
+    })?
+}
+
 lab_test! {
     fn datagrams_pass_both_ways_at_every_mtu(lab) {
         for mtu in [576, 1500, 9000, 65_521] {

@@ -292,6 +292,10 @@ impl Endpoints {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
     /// The sockets at exactly `local`, else those at its port with the wildcard address.
     pub(crate) fn find(&self, local: SocketAddr) -> &[u32] {
         self.exact(local).or_else(|| self.exact(wildcard(local))).unwrap_or(&[])

@@ -399,6 +399,11 @@ impl<B: BufferFamily> Stack<B> {
         self.sockets.len()
     }
 
+    /// Whether any UDP socket could receive something.
+    pub fn has_udp_sockets(&self) -> bool {
+        !self.udp_endpoints.is_empty()
+    }
+
     /// How many TIME-WAIT records there are.
     pub fn time_wait_count(&self) -> usize {
         self.time_waits.len()

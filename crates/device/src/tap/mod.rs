@@ -7,6 +7,7 @@
 //! Offload flags belong to the interface, not to the descriptor, and outlive it; the driver resets them when it is
 //! dropped, and [`Tap::reset_offload`] does so for an inherited descriptor whose last user died.
 
+mod filter;
 mod header;
 mod sys;
 
@@ -19,7 +20,7 @@ use base::IpCidr;
 use wire::ethernet::EthernetAddress;
 use wire::frame::{Capabilities, ChecksumOut, Medium, RxFrame, Segmentation, TxFrame};
 
-use crate::{Device, DeviceStats};
+use crate::{Device, DeviceStats, Wanted};
 use header::{HEADER_LEN, VnetHeader};
 
 /// The largest frame that either side may pass: a 64 KiB packet behind an Ethernet header with room for tags.
@@ -131,6 +132,8 @@ pub struct Tap {
     stats: DeviceStats,
     /// Whether the offload flags are reset when this is dropped.
     reset_on_drop: bool,
+    /// Whether noise is dropped by the kernel.
+    is_filtering: bool,
 }
 
 impl Tap {
@@ -177,6 +180,7 @@ impl Tap {
             buffer: vec![0; HEADER_LEN + MAX_FRAME].into_boxed_slice(),
             stats: DeviceStats::default(),
             reset_on_drop: true,
+            is_filtering: false,
         };
         // From here on dropping `tap` takes the offload flags back, whatever fails.
         sys::set_header(&tap.device, HEADER_LEN).map_err(TapError::Offload)?;
@@ -246,12 +250,16 @@ impl Tap {
         Ok(OwnedFd::from(self.device.try_clone()?))
     }
 
-    /// Takes back every offload from the interface behind `descriptor`, so that its next user gets plain frames.
+    /// Takes back every offload, and the filter, from the interface behind `descriptor`, so that its next user gets plain
+    /// frames, and all of them.
     ///
     /// # Errors
     /// The descriptor is not a TAP interface's.
     pub fn reset_offload(descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        set_offload(&File::from(descriptor.try_clone_to_owned()?), false)
+        let device = File::from(descriptor.try_clone_to_owned()?);
+        // There may be none.
+        let _ = sys::detach_filter(&device);
+        set_offload(&device, false)
     }
 
     fn write(&mut self, header: VnetHeader, pieces: &[&[u8]; 3]) -> io::Result<()> {
@@ -346,6 +354,15 @@ impl Device for Tap {
         if sent > 0 { Ok(()) } else { answer }
     }
 
+    fn want(&mut self, wanted: &Wanted<'_>) {
+        if self.capabilities.medium != Medium::Ethernet {
+            return;
+        }
+        let program = filter::program(wanted.addresses, wanted.broadcast_datagrams);
+        // Without a filter everything comes, and the stack drops what it has no use for.
+        self.is_filtering = program.is_some_and(|program| sys::attach_filter(&self.device, &program).is_ok());
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.device.as_fd())
     }
@@ -357,6 +374,10 @@ impl Device for Tap {
 
 impl Drop for Tap {
     fn drop(&mut self) {
+        if self.is_filtering {
+            // The interface may be gone with its namespace.
+            let _ = sys::detach_filter(&self.device);
+        }
         if self.reset_on_drop {
             // The interface may be gone with its namespace; then there is nothing left to reset.
             let _ = set_offload(&self.device, false);

@@ -22,12 +22,13 @@ mod serve;
 mod sink;
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use base::Instant;
 use channel::Offence;
 use channel::fep::{AppChannel, Family, Limits as ChannelLimits};
-use device::Device;
+use device::{Device, Wanted};
 use stack::memory::Budget;
 use stack::{FastOpenConfig, InterfaceConfig, InterfaceId, Stack, StackConfig};
 
@@ -78,6 +79,8 @@ pub struct Worker<D: Device> {
     poller: Poller,
     server: Option<Server>,
     caller: Option<Arc<Caller>>,
+    /// Whether the device was told that somebody may want datagrams sent to all; `None`: it was told nothing yet.
+    told_wanted: Option<bool>,
     /// The device is broken; frames are neither received nor sent.
     device_error: Option<io::Error>,
     /// Scratch space for what has woken it.
@@ -121,6 +124,7 @@ impl<D: Device> Worker<D> {
             poller,
             server: None,
             caller: None,
+            told_wanted: None,
             device_error: None,
             woken: Vec::new(),
         })
@@ -168,6 +172,7 @@ impl<D: Device> Worker<D> {
         busy |= self.core.poll_commands(now) > 0;
         busy |= self.handle_deadlines(now);
         busy |= self.transmit(now);
+        self.tell_wanted();
         busy |= self.core.publish_changes(now) > 0;
         if busy {
             self.core.note_busy(now);
@@ -202,6 +207,24 @@ impl<D: Device> Worker<D> {
                 true
             }
         }
+    }
+
+    /// Tells the device what of the link's noise may be dropped early, when that has changed.
+    fn tell_wanted(&mut self) {
+        let broadcast_datagrams = self.core.stack.has_udp_sockets();
+        if self.told_wanted.replace(broadcast_datagrams) == Some(broadcast_datagrams) {
+            return;
+        }
+        let addresses: Vec<Ipv4Addr> = self
+            .network
+            .addresses
+            .iter()
+            .filter_map(|own| match own.address() {
+                IpAddr::V4(address) => Some(address),
+                IpAddr::V6(_) => None,
+            })
+            .collect();
+        self.device.want(&Wanted { addresses: &addresses, broadcast_datagrams });
     }
 
     fn handle_deadlines(&mut self, now: Instant) -> bool {
