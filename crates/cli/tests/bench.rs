@@ -159,24 +159,29 @@ fn messages_arrive_one_by_one() {
 
 #[test]
 fn connections_are_held_and_replaced() {
-    let document = assert_done(
-        &[
-            "connections",
-            "--hold",
-            "20",
-            "--ramp",
-            "2000",
-            "--churn",
-            "50",
-            "--duration",
-            "0.21",
-            "--loopback",
-        ],
-        31,
-        0,
-    );
-    let details = &document.subjects[2].trials[0].total.details;
-    assert_eq!((details["held_connections"], details["replaced_connections"]), (20.0, 11.0));
+    let (document, _) = measured(&[
+        "connections",
+        "--on",
+        EVERYWHERE,
+        "--hold",
+        "20",
+        "--ramp",
+        "2000",
+        "--churn",
+        "50",
+        "--duration",
+        "0.21",
+        "--loopback",
+    ]);
+    assert_eq!(document.subjects.len(), 4);
+    for subject in &document.subjects {
+        let total = &subject.trials[0].total;
+        let [held, replaced] = ["held_connections", "replaced_connections"].map(|name| total.details[name]);
+        // Eleven come due; a machine with much else to do reaches the end before the last of them has its turn.
+        assert!(held == 20.0 && (1.0..=11.0).contains(&replaced), "{}: {held}, {replaced}", subject.name);
+        assert_eq!(total.operations as f64, held + replaced, "{}", subject.name);
+        assert!(total.verified, "{}", subject.name);
+    }
 }
 
 #[test]
