@@ -63,7 +63,7 @@ pub fn carry(
     debug_assert!(from.cut_through && to.cut_through, "only ends that were joined");
     if from.state == State::Closed {
         if core::mem::take(&mut from.pending.reset) {
-            to.on_partner_reset();
+            to.on_peer_reset();
             return Carried { bytes: 0, stop: Stop::Parted };
         }
         return Carried::default();
@@ -73,7 +73,7 @@ pub fn carry(
     }
     if to.state == State::Closed {
         // It has gone without a word: as segments would be, this is answered with a reset.
-        from.on_partner_reset();
+        from.on_peer_reset();
         return Carried { bytes: 0, stop: Stop::Parted };
     }
     let carried = carry_bytes(from, to, bytes, place, most);
@@ -102,7 +102,7 @@ fn carry_bytes(
         // Nobody will read it (RFC 1122 §4.2.2.13): both ends know at once.
         to.error = Some(Error::Aborted);
         to.on_event(Event::ResetReceived);
-        from.on_partner_reset();
+        from.on_peer_reset();
         return Carried { bytes: 0, stop: Stop::Parted };
     }
     to.recv.share = place.share();
@@ -181,7 +181,7 @@ impl Connection {
         self.pending.reset = false;
         let sends = self.state.sends_data() && self.send.nxt < self.send.end();
         if sends {
-            self.on_partner_reset();
+            self.on_peer_reset();
         }
         sends
     }
@@ -230,23 +230,6 @@ impl Connection {
         self.pending.unacknowledged = 0;
         // Window updates are worth their while when they open the window this far.
         self.recv.segment_size = self.send.mss;
-    }
-
-    /// The other end was given up by its owner.
-    fn on_partner_reset(&mut self) {
-        match self.state {
-            State::Established
-            | State::FinWait1
-            | State::FinWait2
-            | State::CloseWait
-            | State::Closing
-            | State::LastAck => {
-                self.error = Some(Error::Reset);
-                self.on_event(Event::ResetReceived);
-            }
-            // As step 2 of input: not in TIME-WAIT (RFC 1337).
-            State::SynSent | State::SynReceived | State::Closed | State::TimeWait => {}
-        }
     }
 
     fn note_cut_through_limit(&mut self, now: Instant, stop: Stop) {

@@ -48,14 +48,20 @@ fn a_passive_close_ends_in_last_ack() {
     assert_eq!(peer.conn.deadline(), None);
 }
 
-#[test]
-fn both_may_close_at_once() {
+/// Both ends have sent a FIN, and none is acknowledged.
+fn closing() -> Peer {
     let mut peer = established();
     peer.conn.handle_shutdown();
     peer.drain();
     let header = peer.header(FIN_ACK, 0, 0);
     peer.give(header, &[]);
     assert_eq!(peer.conn.state(), State::Closing);
+    peer
+}
+
+#[test]
+fn both_may_close_at_once() {
+    let mut peer = closing();
     peer.drain();
     let header = peer.header(ACK, 1, 1);
     peer.give(header, &[]);
@@ -208,11 +214,7 @@ fn a_newer_syn_reopens_and_an_older_does_not() {
 
 #[test]
 fn the_acknowledgement_of_our_fin_is_not_acknowledged() {
-    let mut peer = established();
-    peer.conn.handle_shutdown();
-    peer.drain();
-    let header = peer.header(FIN_ACK, 0, 0);
-    peer.give(header, &[]);
+    let mut peer = closing();
     assert!(peer.poll().is_some(), "the peer's FIN is");
     let header = peer.header(ACK, 1, 1);
     peer.give(header, &[]);
@@ -221,12 +223,7 @@ fn the_acknowledgement_of_our_fin_is_not_acknowledged() {
 
 #[test]
 fn a_reset_while_both_close_is_told() {
-    let mut peer = established();
-    peer.conn.handle_shutdown();
-    peer.drain();
-    let header = peer.header(FIN_ACK, 0, 0);
-    peer.give(header, &[]);
-    assert_eq!(peer.conn.state(), State::Closing);
+    let mut peer = closing();
     let header = peer.header(RST, 1, 0);
     peer.give(header, &[]);
     assert_eq!((peer.conn.state(), peer.conn.error()), (State::Closed, Some(Error::Reset)));

@@ -17,7 +17,7 @@ use super::Glance;
 use crate::buffers::BufferFamily;
 use crate::flow::{FourTuple, Target};
 use crate::socket::{Partner, Stage};
-use crate::stack::{Stack, Timer};
+use crate::stack::Stack;
 use crate::transmit::{Budget, Turn};
 
 /// When bytes for which there was no memory are tried again.
@@ -158,19 +158,6 @@ impl<B: BufferFamily> Stack<B> {
             tcp.partner = Partner::Gone;
             self.schedule(partner);
         }
-    }
-
-    /// The socket's timer fires no later than `deadline`.
-    fn arm_by(&mut self, deadline: Instant, index: u32) {
-        let Some(tcp) = self.sockets.get_index_mut(index).and_then(|socket| socket.tcp_mut()) else { return };
-        if let Some(timer) = tcp.timer {
-            if tcp.armed <= deadline {
-                return;
-            }
-            self.wheel.cancel(timer);
-        }
-        tcp.armed = deadline;
-        tcp.timer = Some(self.wheel.arm(deadline, Timer::Socket(index)));
     }
 }
 

@@ -277,8 +277,15 @@ impl<B: BufferFamily> Stack<B> {
     /// Arms the socket's one timer. A timer that stands earlier than the deadline stays: when it fires the deadline is
     /// looked at again. So a deadline that every segment moves on costs nothing.
     pub(crate) fn sync_timer(&mut self, index: u32) {
+        let deadline = self.sockets.get_index(index).and_then(|socket| socket.tcp()?.connection.deadline());
+        if let Some(deadline) = deadline {
+            self.arm_by(deadline, index);
+        }
+    }
+
+    /// The socket's timer fires no later than `deadline`.
+    pub(crate) fn arm_by(&mut self, deadline: Instant, index: u32) {
         let Some(tcp) = self.sockets.get_index_mut(index).and_then(|socket| socket.tcp_mut()) else { return };
-        let Some(deadline) = tcp.connection.deadline() else { return };
         if let Some(timer) = tcp.timer {
             if tcp.armed <= deadline {
                 return;

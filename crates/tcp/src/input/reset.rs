@@ -31,6 +31,27 @@ impl Connection {
                 self.on_event(Event::ResetReceived);
                 Verdict::ResetAccepted
             }
+            State::Closed
+            | State::SynSent
+            | State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck
+            | State::TimeWait => {
+                if self.on_peer_reset() {
+                    Verdict::ResetAccepted
+                } else {
+                    Verdict::ResetIgnored
+                }
+            }
+        })
+    }
+
+    /// The peer of a synchronised connection has given it up; whether that ends it.
+    pub(crate) fn on_peer_reset(&mut self) -> bool {
+        match self.state {
             // Linux tells an owner that still holds the socket in CLOSING and LAST-ACK, too: what was sent may be lost.
             State::Established
             | State::FinWait1
@@ -40,10 +61,10 @@ impl Connection {
             | State::LastAck => {
                 self.error = Some(Error::Reset);
                 self.on_event(Event::ResetReceived);
-                Verdict::ResetAccepted
+                true
             }
             // RFC 1337: not in TIME-WAIT.
-            State::TimeWait | State::Closed | State::SynSent => Verdict::ResetIgnored,
-        })
+            State::TimeWait | State::Closed | State::SynSent | State::SynReceived => false,
+        }
     }
 }
