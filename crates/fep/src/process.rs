@@ -48,10 +48,11 @@ pub fn serve_supervisor() -> anyhow::Result<()> {
     prepared.worker.run(&prepared.stop).context("the worker cannot go on")
 }
 
-/// Every application takes some descriptors; the usual soft limit of 1024 is for programs that use select(2).
-fn raise_descriptor_limit() {
+/// Lets this process have as many descriptors as it may: the usual soft limit of 1024 is for programs that use select(2), and
+/// every application takes some of a FEP's.
+pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // If it cannot be had, fewer applications fit, and those that do not are told so.
+    // If it cannot be had, what is one too many is told so.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 

@@ -70,7 +70,8 @@ struct ClientArgs {
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
-    raise_descriptor_limit();
+    // Ten thousand connections need as many descriptors on the kernel.
+    fep::process::raise_descriptor_limit();
     let end = || -> anyhow::Result<Server> {
         let net = Net::named(&args.on).with_context(|| format!("no sockets on {}", args.on))?;
         // Whoever started this reads the clocks.
@@ -117,12 +118,4 @@ fn ask(end: &Server, client: &ClientArgs) -> anyhow::Result<()> {
 
 fn parse_plan(text: &str) -> Result<Plan, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
-}
-
-/// Ten thousand connections need as many descriptors on the kernel.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where it cannot be raised, opening the connection too many says why.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -117,13 +117,12 @@ impl Server {
         self.paused_until
     }
 
-    /// Ends a pause that is over.
-    pub(crate) fn resume(&mut self, now: Instant, poller: &Poller) -> io::Result<()> {
+    /// Ends a pause that is over, unless the operating system has still nothing left: then it goes on.
+    pub(crate) fn resume(&mut self, now: Instant, poller: &Poller) {
         if self.paused_until.is_some_and(|until| until <= now) {
-            poller.add(&self.listener, Source::Listener)?;
-            self.paused_until = None;
+            let failed = poller.add(&self.listener, Source::Listener).is_err();
+            self.paused_until = failed.then_some(now + PAUSE);
         }
-        Ok(())
     }
 
     pub(crate) fn connection(&mut self, connection: u32) -> Option<&mut Connection> {

@@ -3,7 +3,7 @@
 //! The worker's loop calls, in this order: [`Core::poll_commands`], the stack, [`Core::publish_changes`]. Which sockets
 //! to look at comes from the stack alone; nothing here ever walks over all sockets of a living application.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 
 use base::{Duration, Instant};
@@ -14,7 +14,7 @@ use stack::Stack;
 use tracing::{debug, warn};
 
 use super::app::{Application, Ending, Entry, LiveKind};
-use super::filling::Unfilled;
+use super::filling::Waiting;
 use super::idle::IdleWatch;
 use super::key::NOBODY;
 use super::pause::Withheld;
@@ -77,7 +77,7 @@ pub(crate) struct Core {
     pub(super) idle: IdleWatch,
     pub(super) withheld: Withheld,
     /// Connections that wait for bytes of lent files.
-    pub(super) unfilled: HashMap<u64, Unfilled>,
+    pub(super) unfilled: Waiting,
     /// Bytes of lent files that commands have asked for.
     pub(crate) filled_bytes: u64,
     /// Applications whose listeners wait for free numbers, and when that is tried again.
@@ -106,7 +106,7 @@ impl Core {
             limits,
             idle: IdleWatch::default(),
             withheld: Withheld::default(),
-            unfilled: HashMap::new(),
+            unfilled: Waiting::default(),
             filled_bytes: 0,
             starved: Vec::new(),
             retry_at: None,
@@ -201,8 +201,8 @@ impl Core {
 
     /// When something is due that the stack knows nothing of.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let filling = if self.unfilled.is_empty() { None } else { self.filling_deadline() };
-        [self.retry_at, self.idle.deadline(), self.withheld.deadline(), filling].into_iter().flatten().min()
+        let own = [self.retry_at, self.idle.deadline(), self.withheld.deadline(), self.unfilled.deadline()];
+        own.into_iter().flatten().min()
     }
 
     /// Does what is due.

@@ -4,6 +4,7 @@
 //! reads them, and what was queued behind waits: the stack is told only of what is there. An end of the stream that is
 //! asked for meanwhile is put off until all is.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use base::{Duration, Instant};
@@ -15,14 +16,31 @@ use super::app::LiveKind;
 use super::core::Core;
 use crate::clerk::{Answer, Desk};
 
-/// A connection whose bytes have not come after so long is reset.
+/// A connection whose bytes have not come after so long is reset, when it is next looked for such connections.
 const LIMIT: Duration = Duration::from_secs(60);
+/// How often that is.
+const LOOK: Duration = Duration::from_secs(1);
 /// Connections that wait for bytes at a time; another one that would have to is reset.
 const MOST: usize = 4096;
 
+/// The connections that wait for bytes of files.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    connections: HashMap<u64, Unfilled>,
+    /// When those that have waited for too long are looked for next; none while nobody waits.
+    next_look: Option<Instant>,
+}
+
+impl Waiting {
+    /// When the next look is due.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.next_look
+    }
+}
+
 /// A connection that waits for bytes of a file.
 #[derive(Debug)]
-pub(crate) struct Unfilled {
+struct Unfilled {
     id: SocketId,
     desk: Arc<Desk>,
     since: Instant,
@@ -68,7 +86,9 @@ impl Core {
     pub(crate) fn on_answer(&mut self, now: Instant, answer: Answer) {
         let id = answer.socket;
         // It may be gone since.
-        let Some(desk) = self.unfilled.get(&id.to_bits()).map(|unfilled| Arc::clone(&unfilled.desk)) else {
+        let Some(desk) =
+            self.unfilled.connections.get(&id.to_bits()).map(|unfilled| Arc::clone(&unfilled.desk))
+        else {
             return;
         };
         let filling = match (answer.outcome, self.stack.stream(id)) {
@@ -86,10 +106,11 @@ impl Core {
         match filling {
             Filling::Behind => {}
             Filling::Done => self.finish_filling(now, id),
-            Filling::Wait(reading) if self.unfilled.len() < MOST => {
+            Filling::Wait(reading) if self.unfilled.connections.len() < MOST => {
                 let since = now;
                 let unfilled = Unfilled { id, desk: Arc::clone(desk), since, shut: false, closed: false };
-                self.unfilled.entry(id.to_bits()).or_insert(unfilled).since = since;
+                self.unfilled.connections.entry(id.to_bits()).or_insert(unfilled).since = since;
+                self.unfilled.next_look.get_or_insert(now + LOOK);
                 desk.read(id, reading);
             }
             Filling::Wait(_) | Filling::Failed => self.fail_filling(now, id),
@@ -98,23 +119,23 @@ impl Core {
 
     /// The sending side is to be shut; whether that has to wait.
     pub(super) fn put_off_shutdown(&mut self, id: SocketId) -> bool {
-        let unfilled = self.unfilled.get_mut(&id.to_bits());
+        let unfilled = self.unfilled.connections.get_mut(&id.to_bits());
         unfilled.map(|unfilled| unfilled.shut = true).is_some()
     }
 
     /// The socket is to be closed in order; whether that has to wait.
     pub(super) fn put_off_close(&mut self, id: SocketId) -> bool {
-        let unfilled = self.unfilled.get_mut(&id.to_bits());
+        let unfilled = self.unfilled.connections.get_mut(&id.to_bits());
         unfilled.map(|unfilled| unfilled.closed = true).is_some()
     }
 
     /// Bytes that are awaited do not matter any more; whether the socket is still to be closed.
     pub(super) fn forget_filling(&mut self, id: SocketId) -> bool {
-        self.unfilled.remove(&id.to_bits()).is_some_and(|unfilled| unfilled.closed)
+        self.unfilled.connections.remove(&id.to_bits()).is_some_and(|unfilled| unfilled.closed)
     }
 
     fn finish_filling(&mut self, now: Instant, id: SocketId) {
-        let Some(unfilled) = self.unfilled.remove(&id.to_bits()) else { return };
+        let Some(unfilled) = self.unfilled.connections.remove(&id.to_bits()) else { return };
         if unfilled.shut && !unfilled.closed {
             self.stack.tcp_shutdown(id);
         }
@@ -133,15 +154,14 @@ impl Core {
         }
     }
 
-    /// When the first of those that wait has waited for too long.
-    pub(super) fn filling_deadline(&self) -> Option<Instant> {
-        self.unfilled.values().map(|unfilled| unfilled.since + LIMIT).min()
-    }
-
     /// Resets connections that have waited for too long.
     pub(super) fn end_overdue_filling(&mut self, now: Instant) {
+        if self.unfilled.next_look.is_none_or(|look| now < look) {
+            return;
+        }
         let overdue: Vec<SocketId> = self
             .unfilled
+            .connections
             .values()
             .filter(|unfilled| unfilled.since + LIMIT <= now)
             .map(|unfilled| unfilled.id)
@@ -149,5 +169,6 @@ impl Core {
         for id in overdue {
             self.fail_filling(now, id);
         }
+        self.unfilled.next_look = (!self.unfilled.connections.is_empty()).then_some(now + LOOK);
     }
 }

@@ -155,7 +155,7 @@ impl<D: Device> Worker<D> {
         if now >= rhythm.next_control {
             rhythm.next_control = now + CONTROL_PERIOD;
             if let Some(server) = self.server.as_mut().filter(|_| rhythm.stop_at.is_none()) {
-                server.resume(now, &self.poller)?;
+                server.resume(now, &self.poller);
             }
             self.look(now, Some(Duration::ZERO), rhythm)?;
         }
