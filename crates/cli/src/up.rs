@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
-use fep::config::{Config, OneOrMany, Settings};
+use fep::config::{Config, OneOrMany, RouteSetting, Settings};
 use fep::names;
 use fep::supervisor::{SupervisorError, supervise};
 use tracing::info;
@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// The gateway of the default route
     #[arg(long, value_name = "IP")]
     gateway: Option<IpAddr>,
+    /// A further route, as in "10.81.0.0/16 via 10.80.0.254 mtu 1400"; may be given several times
+    #[arg(long, value_name = "ROUTE")]
+    route: Vec<RouteSetting>,
     /// The largest IP packet, 576 to 65535 bytes
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
@@ -104,6 +107,7 @@ fn settings(args: &Args) -> Result<Settings, fep::config::ConfigError> {
         tap: args.tap.clone(),
         address: (!args.address.is_empty()).then(|| OneOrMany::Many(args.address.clone())),
         gateway: args.gateway,
+        route: (!args.route.is_empty()).then(|| args.route.clone()),
         kernel_address: args.kernel_address.clone(),
         mtu: args.mtu,
         offload: args.no_offload.then_some(false),
