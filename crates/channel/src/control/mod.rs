@@ -1,9 +1,9 @@
 //! The messages by which an application gets its channel, on a Unix SEQPACKET socket.
 //!
 //! HELLO is answered by WELCOME with three descriptors (segment A, segment F, the FEP's doorbell), NEW_WAITER by BELL with
-//! one, LEND by LENDER with one; or any by REFUSED with a text that says what to do. A message starts with eight letters that name it, so that
-//! these live beside a control socket's other questions: [`Request::decode`] leaves alone what is none of them.
-//! The socket stays open as long as the channel; its end is the channel's end.
+//! one, LEND by LENDER with one; or any by REFUSED with a text that says what to do. A message starts with eight letters
+//! that name it, so that these live beside a control socket's other questions: [`Request::decode`] leaves alone what is
+//! none of them. The socket stays open as long as the channel; its end is the channel's end.
 
 mod codec;
 pub mod sys;
