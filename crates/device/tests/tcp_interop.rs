@@ -91,16 +91,22 @@ fn nothing(_: &mut Host, _: SocketId) -> Result<()> {
     Ok(())
 }
 
-/// The TCP segments of a capture, and how much data each carries.
+/// The TCP segments of the connection that a capture sees opened first, and how much data each carries. What the kernel
+/// still says for a connection of a host that has gone (its FIN, again and again) comes to the next host as well.
 fn segments(seen: &[Seen]) -> impl Iterator<Item = (&Seen, &Header, usize)> {
-    seen.iter().filter_map(|seen| seen.tcp().map(|(header, len)| (seen, header, len)))
+    fn ends(header: &Header) -> (u16, u16) {
+        (header.src_port.min(header.dst_port), header.src_port.max(header.dst_port))
+    }
+    let all = || seen.iter().filter_map(|seen| seen.tcp().map(|(header, len)| (seen, header, len)));
+    let opening = all().find(|(_, header, _)| header.flags == Flags::SYN).map(|(_, header, _)| ends(header));
+    all().filter(move |(_, header, _)| Some(ends(header)) == opening)
 }
 
 /// The SYN of a direction, with or without an acknowledgement.
 fn syn(seen: &[Seen], incoming: bool) -> Result<&Header> {
-    let headers = seen.iter().filter(|seen| seen.incoming == incoming).filter_map(|seen| seen.tcp());
-    let mut syns = headers.map(|(header, _)| header).filter(|header| header.flags.contains(Flags::SYN));
-    syns.next().context("a SYN")
+    let mut sent =
+        segments(seen).filter(|(packet, _, _)| packet.incoming == incoming).map(|(_, header, _)| header);
+    sent.find(|header| header.flags.contains(Flags::SYN)).context("a SYN")
 }
 
 /// Ranges of a stream, none touching another.
@@ -200,19 +206,10 @@ fn counter(kernel: &Namespace, name: &str) -> Result<u64> {
 }
 
 /// Timestamps in each segment behind the SYN, or in none. They do not go back, and echo what came (RFC 7323 §3.2, §4.1).
-/// What an older connection still says is not looked at.
 fn judge_stamps(seen: &[Seen], on: bool) -> Result<()> {
-    let (_, first, _) = segments(seen).find(|(_, header, _)| header.flags == Flags::SYN).context("a SYN")?;
-    let mut ends = [first.src_port, first.dst_port];
-    ends.sort_unstable();
     let (mut told, mut last) = ([HashSet::new(), HashSet::new()], [None, None]);
     let mut stamped = 0;
     for (packet, header, _) in segments(seen) {
-        let mut between = [header.src_port, header.dst_port];
-        between.sort_unstable();
-        if between != ends {
-            continue;
-        }
         let side = usize::from(packet.incoming);
         let opens = header.flags.contains(Flags::SYN) && !header.flags.contains(Flags::ACK);
         let Some(stamps) = header.options.timestamps else {
