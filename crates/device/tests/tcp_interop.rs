@@ -74,7 +74,7 @@ fn receives(
         stream.write_all(&bytes(COUNT))?;
         // Our FIN.
         stream.set_read_timeout(Some(PATIENCE))?;
-        ensure!(stream.read(&mut [0])? == 0, "nothing was sent to the client");
+        ensure!(stream.read_to_end(&mut Vec::new())? == 0, "nothing was sent to the client");
         Ok(())
     });
     host.manners = manners;
