@@ -143,6 +143,9 @@ impl Core {
             Ok(id) => {
                 *application.entry(socket) = Entry::Live(Live::new(id, LiveKind::Udp));
                 self.stack.set_user_data(id, Key { app, socket }.to_word());
+                if let Some(bound) = self.stack.local_addr(id) {
+                    self.noise.admit_port(bound.port());
+                }
                 self.publish_place(app, socket, State::BOUND);
                 Ok(())
             }
