@@ -14,10 +14,10 @@ use base::{Duration, Instant};
 use tcp::cut_through::{Carried, Stop, carry, join};
 
 use super::Glance;
+use crate::SocketId;
 use crate::buffers::BufferFamily;
 use crate::flow::{FourTuple, Target};
 use crate::interface::InterfaceId;
-use crate::SocketId;
 use crate::socket::{OutputPlace, Partner, Stage};
 use crate::stack::Stack;
 use crate::transmit::{Budget, Turn};
