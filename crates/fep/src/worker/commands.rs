@@ -55,6 +55,9 @@ impl Core {
             }
             Command::Connect { sequence, remote, .. } => {
                 let answer = self.on_connect(now, app, socket, remote)?;
+                if answer.is_ok() {
+                    self.meet(now, app, socket);
+                }
                 self.answer(app, socket, sequence, answer);
             }
             Command::AttachSend { location, .. } => self.on_attach(app, socket, location)?,
@@ -211,6 +214,19 @@ impl Core {
                 (LiveKind::Bound, None) => Ok(Ok(())),
                 (LiveKind::Bound, Some(remote)) => Ok(self.connect_bound(now, app, socket, remote)),
             },
+        }
+    }
+
+    /// An attempt to reach another application here has succeeded, or failed, before its owner hears that it was made: he
+    /// need not wait twice.
+    fn meet(&mut self, now: Instant, app: u32, socket: u32) {
+        let Some(live) = self.apps[app].live(socket).filter(|live| live.kind == LiveKind::Connection) else {
+            return;
+        };
+        let id = live.id;
+        self.stack.tcp_meet(now, id);
+        if self.stack.tcp(id).is_some_and(|connection| connection.state() != tcp::State::SynSent) {
+            self.publish_changes(now);
         }
     }
 
