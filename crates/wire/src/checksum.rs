@@ -91,8 +91,12 @@ impl Sum {
     /// # Panics
     /// If `destination` is shorter than `source`.
     #[must_use]
+    #[inline]
     pub fn copy_and_add(self, destination: &mut [u8], source: &[u8]) -> Self {
         let destination = &mut destination[..source.len()];
+        if source.is_empty() {
+            return self; // the second of two slices, as a rule
+        }
         if source.len() < LONG {
             destination.copy_from_slice(source);
             return self.add(source);
