@@ -281,6 +281,9 @@ fn results_are_compared_and_a_regression_exits_3() {
     let same =
         outboard(folder.path(), &["compare", "a.json", "a.json", "--fail-on", "operations_per_second=1"]);
     assert!(standard_output(&same).contains("operations_per_second"));
+    let of_one = ["compare", "a.json", "--subject", "kernel", "--against", "kernel"];
+    assert!(standard_output(&outboard(folder.path(), &of_one)).contains("no difference"));
+    assert_eq!(outboard(folder.path(), &["compare", "a.json"]).status.code(), Some(2));
     let worse = ["compare", "a.json", "b.json", "--fail-on"];
     let strict = outboard(folder.path(), &[&worse[..], &["operations_per_second=49"]].concat());
     assert_eq!(strict.status.code(), Some(3));

@@ -1,5 +1,5 @@
 //! What the worker tells a device of which noise is wanted, and when.
-#![allow(missing_docs, reason = "a test program")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod common;
 

@@ -7,9 +7,11 @@ use super::tandem::PUBLISHED;
 use crate::results::Document;
 
 /// Where a panel's bars begin and how long the longest may get, in the picture's units.
-const LEFT: f64 = 70.0;
-const LONGEST: f64 = 300.0;
+const LEFT: f64 = 100.0;
+const LONGEST: f64 = 250.0;
 const ROW: f64 = 30.0;
+/// An interval is drawn up to so many times the largest value: of few trials that differ it would leave no room for the bars.
+const REACH: f64 = 1.4;
 
 /// A picture: panels of bars.
 #[derive(Debug, Serialize)]
@@ -98,8 +100,9 @@ fn published(metric: &str) -> Option<Panel> {
 
 fn panel(title: &str, values: Vec<Value>) -> Panel {
     let reach = |value: &Value| value.interval.map_or(value.value, |(_, high)| high.max(value.value));
-    let largest = values.iter().map(reach).fold(f64::MIN_POSITIVE, f64::max);
-    let place = |value: f64| (value.max(0.0) / largest) * LONGEST;
+    let most = |of: &dyn Fn(&Value) -> f64| values.iter().map(of).fold(f64::MIN_POSITIVE, f64::max);
+    let largest = most(&reach).min(most(&|value| value.value) * REACH);
+    let place = |value: f64| (value.clamp(0.0, largest) / largest) * LONGEST;
     let bars: Vec<Bar> = values
         .into_iter()
         .enumerate()

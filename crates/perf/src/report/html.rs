@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use minijinja::{Environment, context};
 
-use super::{Table, figure, plot, quantity, tandem, view};
+use super::{Table, figure, plot, tandem, view};
 use crate::results::Document;
 
 const TEMPLATE: &str = include_str!("report.html");
@@ -20,10 +20,8 @@ pub fn html(document: &Document) -> Result<String> {
         .into_iter()
         .filter(|table| !table.rows.is_empty())
         .collect();
-    let meanings: Vec<_> = quantity::quantities(&document.workload.name)
-        .iter()
-        .map(|quantity| (quantity.label, quantity.meaning))
-        .collect();
+    let meanings: Vec<_> =
+        view::shown(document).iter().map(|quantity| (quantity.label, quantity.meaning)).collect();
     let counters: Vec<_> = document
         .subjects
         .iter()
@@ -45,6 +43,7 @@ pub fn html(document: &Document) -> Result<String> {
             sentences => view::sentences(document),
             held_back => view::held_back(document),
             plots => plot::of_connections(document),
+            times => plot::of_times(document),
             figures => figure::draw(document),
             tables,
             details,
