@@ -75,7 +75,7 @@ fn receives(
         stream.write_all(&bytes(COUNT))?;
         // Our FIN.
         stream.set_read_timeout(Some(PATIENCE))?;
-        ensure!(stream.read(&mut [0])? == 0, "nothing was sent to the client");
+        ensure!(stream.read_to_end(&mut Vec::new())? == 0, "nothing was sent to the client");
         Ok(())
     });
     host.manners = manners;
@@ -145,6 +145,12 @@ impl Ranges {
         self.0.splice(first..last, [(start, end)]);
     }
 
+    /// What these ranges have of another one.
+    fn within(&self, start: u32, end: u32) -> Vec<(u32, u32)> {
+        let parts = self.0.iter().map(|&(from, to)| (from.max(start), to.min(end)));
+        parts.filter(|(from, to)| from < to).collect()
+    }
+
     /// The range that holds all of this one.
     fn around(&self, start: u32, end: u32) -> Option<(u32, u32)> {
         self.0.iter().copied().find(|&(from, to)| from <= start && end <= to)
@@ -189,9 +195,9 @@ fn tally(seen: &[Seen], data_incoming: bool) -> Result<Tally> {
                 data_incoming || reported.around(start, end).is_none(),
                 "{start}..{end} was reported and is sent again"
             );
-            if !packet.lost && arrived.around(start, end).is_some() {
-                twice.add(start, end);
-            } else if !packet.lost {
+            if !packet.lost {
+                // What is sent again need not be cut as it was.
+                arrived.within(start, end).into_iter().for_each(|(from, to)| twice.add(from, to));
                 arrived.add(start, end);
             }
         } else if packet.incoming != data_incoming {
@@ -360,13 +366,18 @@ lab_test! {
     }
 
     fn windows_are_scaled_or_stay_under_64_kib(lab) {
-        let kernel = lab.namespace("kernel")?;
         // Without a reader a window is used up to its end.
         let tcp = tcp::Config { initial_window: 1 << 20, ..tcp::Config::default() };
         let config = StackConfig { tcp, ..StackConfig::default() };
         for on in [true, false] {
-            kernel.set_sysctl("net.ipv4.tcp_window_scaling", if on { "1" } else { "0" })?;
-            let (host, _) = sends(&kernel, config.clone(), Manners::default())?;
+            // A namespace for each connection: the kernel would know the last one when the next begins, between the same ends.
+            let [reader, writer] = [lab.namespace("reader")?, lab.namespace("writer")?];
+            for kernel in [&reader, &writer] {
+                kernel.set_sysctl("net.ipv4.tcp_window_scaling", if on { "1" } else { "0" })?;
+            }
+            // Room for more than 64 KiB however seldom its program reads.
+            reader.set_sysctl("net.ipv4.tcp_rmem", "4096 1048576 6291456")?;
+            let (host, _) = sends(&reader, config.clone(), Manners::default())?;
             ensure!(syn(&host.seen, true)?.options.window_scale.is_some() == on, "what the kernel says");
             let far = farthest(&host.seen, false)?;
             ensure!(on || far <= UNSCALED, "{far}");
@@ -383,7 +394,7 @@ lab_test! {
                 ensure!((received > u64::from(UNSCALED)) == on, "{received} bytes fit a window");
                 Ok(())
             };
-            let host = receives(&kernel, config.clone(), Manners::default(), unread)?;
+            let host = receives(&writer, config.clone(), Manners::default(), unread)?;
             ensure!(syn(&host.seen, false)?.options.window_scale.is_some() == on, "as the kernel asks, so it is answered");
             ensure!(on || farthest(&host.seen, true)? <= UNSCALED);
         }
@@ -466,12 +477,15 @@ lab_test! {
         let mut host = kernel.within(|| Host::new(1500, false, StackConfig::default()))??;
         let listener = host.listen(5001)?;
         let namespace = kernel.clone();
+        let (give, take) = std::sync::mpsc::channel();
         let client = std::thread::spawn(move || {
             let mut stream = namespace.within(|| TcpStream::connect((OURS, 5001)))??;
             sockopt::set_tcp_keepidle(&stream, Duration::from_secs(1))?;
             sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(1))?;
-            sockopt::set_tcp_keepcnt(&stream, 2)?;
+            // Many: the machine may stand still for a while, and the host with it.
+            sockopt::set_tcp_keepcnt(&stream, 30)?;
             sockopt::set_socket_keepalive(&stream, true)?;
+            give.send(stream.try_clone()?)?;
             let error = stream.read(&mut [0]).err().context("nothing is ever sent")?;
             ensure!(error.kind() == ErrorKind::TimedOut, "{error}");
             Ok(())
@@ -480,6 +494,7 @@ lab_test! {
         host.run(|host| (probes(&host.seen, true).ok()? >= 2).then_some(()))?;
         ensure!(!client.is_finished() && host.stack.tcp(id).is_some_and(|connection| connection.error().is_none()));
         host.manners.cut = true;
+        sockopt::set_tcp_keepcnt(take.recv()?, 2)?;
         host.run(|_| client.is_finished().then_some(()))?;
         join(client)
     }

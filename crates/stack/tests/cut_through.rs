@@ -286,6 +286,32 @@ fn nobody_listens_or_the_queue_is_full() {
 }
 
 #[test]
+fn an_attempt_is_made_at_once_where_the_listener_is_here() {
+    let mut world = quiet_world(4, LinkConfig::default());
+    let (now, listener) = (world.now, world.listen(0, 80));
+    let met = world.connect(0, at(0, 80));
+    world.stack(0).tcp_meet(now, met);
+    assert_eq!(world.state(0, met), State::Established);
+    assert!(world.stack(0).tcp_accept(listener).is_some());
+    let refused = world.connect(0, at(0, 81));
+    world.stack(0).tcp_meet(now, refused);
+    assert_eq!(world.stack(0).tcp(refused).unwrap().error(), Some(tcp::Error::Refused));
+    // What cannot be done so goes its way: to another host, and to itself.
+    world.listen(1, 80);
+    let far = world.connect(0, at(1, 80));
+    let own = world.stack(0).tcp_bind(at(0, 5000), &SocketOptions::default()).unwrap();
+    world.stack(0).tcp_connect_bound(now, own, at(0, 5000), Default::default()).unwrap();
+    for id in [far, own, met] {
+        world.stack(0).tcp_meet(now, id);
+    }
+    assert_eq!(world.state(0, far), State::SynSent);
+    world.run_for(Duration::from_secs(3));
+    for id in [far, own, met] {
+        assert_eq!(world.state(0, id), State::Established);
+    }
+}
+
+#[test]
 fn a_connection_to_itself_and_a_simultaneous_open_go_by_segments() {
     let mut world = quiet_world(3, LinkConfig::default());
     let options = SocketOptions::default();

@@ -55,6 +55,9 @@ impl Core {
             }
             Command::Connect { sequence, remote, .. } => {
                 let answer = self.on_connect(now, app, socket, remote)?;
+                if answer.is_ok() {
+                    self.meet(now, app, socket);
+                }
                 self.answer(app, socket, sequence, answer);
             }
             Command::AttachSend { location, .. } => self.on_attach(app, socket, location)?,
@@ -144,6 +147,9 @@ impl Core {
             Ok(id) => {
                 *application.entry(socket) = Entry::Live(Live::new(id, LiveKind::Udp));
                 self.stack.set_user_data(id, Key { app, socket }.to_word());
+                if let Some(bound) = self.stack.local_addr(id) {
+                    self.noise.admit_port(bound.port());
+                }
                 self.publish_place(app, socket, State::BOUND);
                 Ok(())
             }
@@ -209,6 +215,19 @@ impl Core {
                 (LiveKind::Bound, None) => Ok(Ok(())),
                 (LiveKind::Bound, Some(remote)) => Ok(self.connect_bound(now, app, socket, remote)),
             },
+        }
+    }
+
+    /// An attempt to reach another application here has succeeded, or failed, before its owner hears that it was made: he
+    /// need not wait twice.
+    fn meet(&mut self, now: Instant, app: u32, socket: u32) {
+        let Some(live) = self.apps[app].live(socket).filter(|live| live.kind == LiveKind::Connection) else {
+            return;
+        };
+        let id = live.id;
+        self.stack.tcp_meet(now, id);
+        if self.stack.tcp(id).is_some_and(|connection| connection.state() != tcp::State::SynSent) {
+            self.publish_changes(now);
         }
     }
 

@@ -218,9 +218,10 @@ impl Thread<'_> {
         }
     }
 
-    /// Whether there is no operation number `begun` (from 0) any more.
+    /// Whether there is no operation number `begun` (from 0) any more. There is always the first, however late: a load that
+    /// the machine let begin only after its end would otherwise have nothing to tell.
     pub(super) fn is_over(&self, begun: u64, now: Instant) -> bool {
-        self.plan.count.is_some_and(|count| begun >= count) || self.window.is_over(now)
+        self.plan.count.is_some_and(|count| begun >= count) || (begun > 0 && self.window.is_over(now))
     }
 
     /// The rate of this thread alone.

@@ -50,19 +50,21 @@ pub fn storm(device: &str, per_second: f64, duration: Duration) -> io::Result<St
     let (mut sent, mut refused) = (0, 0);
     loop {
         let elapsed = began.elapsed();
+        let due = (elapsed.as_secs_f64() * per_second) as u64;
+        let late = due.saturating_sub(sent + refused).min(BATCH as u64) as usize;
+        if late > 0 {
+            match socket.send(&frames[..late]) {
+                Ok(count) => sent += count as u64,
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => refused += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        // Behind the sending: what was due is not forgotten because this process did not run meanwhile.
         if elapsed >= duration {
             return Ok(Storm { sent, refused, seconds: elapsed.as_secs_f64() });
         }
-        let due = (elapsed.as_secs_f64() * per_second) as u64;
-        let late = due.saturating_sub(sent + refused).min(BATCH as u64) as usize;
         if late == 0 {
             std::thread::sleep(PAUSE);
-            continue;
-        }
-        match socket.send(&frames[..late]) {
-            Ok(count) => sent += count as u64,
-            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => refused += 1,
-            Err(error) => return Err(error),
         }
     }
 }

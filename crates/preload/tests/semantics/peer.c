@@ -105,8 +105,14 @@ static void serve(int fd, struct sockaddr_in from) {
         char byte;
         read_all(fd, &byte, 1);
         reset(fd);
-    } else if (strcmp(what, "sink-after") == 0) {
-        pause_ms((int)number);
+    } else if (strcmp(what, "gated-sink") == 0) {
+        /* reads nothing until a byte, or the end, comes on a connection back to a port of the caller's */
+        char byte;
+        from.sin_port = htons(number);
+        int gate = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(gate, (struct sockaddr *)&from, sizeof from) == 0)
+            read_all(gate, &byte, 1);
+        close(gate);
         sink(fd, 0);
     } else if (strcmp(what, "hello-after") == 0) {
         pause_ms((int)number);
