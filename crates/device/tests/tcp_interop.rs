@@ -1,5 +1,5 @@
 //! TCP's options against the Linux kernel through a TAP device, in both roles and judged by what passed the device:
-//! selective acknowledgements and their reports of duplicates, timestamps, window scaling, keepalive. (Fast open and SYN
+//! selective acknowledgements and their reports of duplicates, timestamps, window scaling, keepalive, urgent data. (Fast open and SYN
 //! cookies are in `cli/tests/opening.rs`; ECN and path MTU discovery in `path_interop.rs`.)
 
 mod common;
@@ -14,7 +14,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use base::SeqNumber;
 use lab::{Namespace, lab_test};
-use rustix::net::sockopt;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{self, RecvFlags, SendFlags, sockopt};
 use stack::{SocketId, SocketOption, StackConfig};
 use wire::tcp::{Flags, Header, SackBlock};
 
@@ -100,6 +101,26 @@ fn segments(seen: &[Seen]) -> impl Iterator<Item = (&Seen, &Header, usize)> {
     let all = || seen.iter().filter_map(|seen| seen.tcp().map(|(header, len)| (seen, header, len)));
     let opening = all().find(|(_, header, _)| header.flags == Flags::SYN).map(|(_, header, _)| ends(header));
     all().filter(move |(_, header, _)| Some(ends(header)) == opening)
+}
+
+/// Where the urgent byte is in the tests of it.
+const URGENT_AT: usize = 4000;
+
+/// Each segment with data before the urgent byte's end points there, and no other has a pointer.
+fn judge_pointers(seen: &[Seen], incoming: bool) -> Result<()> {
+    let iss = syn(seen, incoming)?.seq;
+    let mut pointers = 0;
+    for (_, header, len) in segments(seen).filter(|(packet, ..)| packet.incoming == incoming) {
+        let at = header.seq.distance_from(iss + 1) as usize;
+        let is_urgent = header.flags.contains(Flags::URG);
+        if len > 0 {
+            ensure!(is_urgent == (at <= URGENT_AT), "{at} + {len}: {}", header.flags);
+        }
+        ensure!(!is_urgent || at + usize::from(header.urgent) == URGENT_AT + 1, "{at}: {}", header.urgent);
+        pointers += u32::from(is_urgent);
+    }
+    ensure!(pointers >= 3, "{pointers} segments with a pointer");
+    Ok(())
 }
 
 /// The SYN of a direction, with or without an acknowledgement.
@@ -378,6 +399,59 @@ lab_test! {
             ensure!(on || farthest(&host.seen, true)? <= UNSCALED);
         }
         Ok(())
+    }
+
+    fn our_urgent_byte_is_one_to_the_kernel(lab) {
+        let kernel = lab.namespace("kernel")?;
+        let mut host = kernel.within(|| Host::new(1500, false, StackConfig::default()))??;
+        let listener = kernel.within(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 4001)))??;
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept()?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut entries = [PollFd::new(&stream, PollFlags::PRI)];
+            poll(&mut entries, Some(&Timespec { tv_sec: 20, tv_nsec: 0 }))?;
+            let mut urgent = [0];
+            net::recv(&stream, &mut urgent, RecvFlags::OOB)?;
+            ensure!(urgent[0] == byte(URGENT_AT), "{urgent:?}");
+            let mut before = vec![0; URGENT_AT];
+            stream.read_exact(&mut before)?;
+            ensure!(lab::is_at_mark(&stream)? && (0..URGENT_AT).all(|at| before[at] == byte(at)));
+            let mut after = [0; 99];
+            stream.read_exact(&mut after)?;
+            ensure!((0..99).all(|at| after[at] == byte(URGENT_AT + 1 + at)), "the byte is out of the line");
+            Ok(())
+        });
+        let id = host.connect(KERNEL, 4001)?;
+        let queued = host.stack.stream(id).context("a connection")?.write(&bytes(URGENT_AT + 1));
+        host.stack.tcp_send_urgent(id, queued, queued);
+        host.run(|host| (host.stack.tcp(id)?.acked_to() >= queued).then_some(()))?;
+        host.send(id, &bytes(URGENT_AT + 100)[URGENT_AT + 1..])?;
+        join(server)?;
+        judge_pointers(&host.seen, false)
+    }
+
+    fn the_kernels_urgent_byte_is_one_to_us(lab) {
+        let kernel = lab.namespace("kernel")?;
+        let mut host = kernel.within(|| Host::new(1500, false, StackConfig::default()))??;
+        let listener = host.listen(5001)?;
+        let namespace = kernel.clone();
+        let client = std::thread::spawn(move || {
+            let mut stream = namespace.within(|| TcpStream::connect((OURS, 5001)))??;
+            let all = bytes(URGENT_AT + 100);
+            net::send(&stream, &all[..=URGENT_AT], SendFlags::OOB)?;
+            stream.write_all(&all[URGENT_AT + 1..])?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            ensure!(stream.read(&mut [0])? == 0, "nothing was sent to the client");
+            Ok(())
+        });
+        let id = host.accept(listener)?;
+        let mark = host.run(|host| host.stack.tcp(id)?.urgent().filter(|mark| mark.byte.is_some()))?;
+        ensure!(mark.offset == Some(URGENT_AT as u64) && mark.byte == Some(byte(URGENT_AT)), "{mark:?}");
+        host.receive(id, URGENT_AT + 100, byte)?;
+        host.stack.tcp_shutdown(id);
+        host.run(|_| client.is_finished().then_some(()))?;
+        join(client)?;
+        judge_pointers(&host.seen, true)
     }
 
     fn our_probes_keep_a_connection_until_nobody_answers(lab) {

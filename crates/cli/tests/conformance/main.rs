@@ -137,6 +137,10 @@ lab::lab_test! {
         compare(lab, cases!(windows: the_peers_window, small_writes, own_window))
     }
 
+    fn urgent_data(lab) {
+        compare(lab, cases!(urgent: pointers, marks, sending))
+    }
+
     fn opening_timers(lab) {
         compare(lab, cases!(timers: handshake, retransmission))
     }

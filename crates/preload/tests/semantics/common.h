@@ -72,4 +72,5 @@ void leave_by_exit(void);
 void leave_by_underscore_exit(void);
 void bulk_cases(void);
 void calls_cases(void);
+void urgent_cases(void);
 #endif
