@@ -43,16 +43,20 @@ static void source(int fd, long length) {
     close(fd);
 }
 
-/* Each line is a text to send, plain (d) or urgent (u). */
-static void send_urgent(int fd) {
+/* Each line is a text to send, plain (d) or urgent (u). Behind each, a byte goes by another connection back to the caller. */
+static void send_urgent(int fd, struct sockaddr_in caller) {
     FILE *lines = fdopen(fd, "r");
     char line[200];
-    int on = 1;
+    int on = 1, tells = socket(AF_INET, SOCK_STREAM, 0);
     setsockopt(fd, SOL_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(tells, SOL_TCP, TCP_NODELAY, &on, sizeof on);
+    connect(tells, (struct sockaddr *)&caller, sizeof caller);
     while (fgets(line, sizeof line, lines)) {
         send(fd, line + 2, strlen(line) - 3, line[0] == 'u' ? MSG_OOB : 0);
         pause_ms(5); /* each is a segment of its own */
+        write(tells, "t", 1);
     }
+    close(tells);
     fclose(lines);
 }
 
@@ -97,9 +101,10 @@ static void serve(int fd, struct sockaddr_in from) {
         close(fd);
     else if (strcmp(what, "reset") == 0)
         reset(fd);
-    else if (strcmp(what, "urgent-sender") == 0)
-        send_urgent(fd);
-    else if (strcmp(what, "urgent-reader") == 0)
+    else if (strcmp(what, "urgent-sender") == 0) {
+        from.sin_port = htons(number);
+        send_urgent(fd, from);
+    } else if (strcmp(what, "urgent-reader") == 0)
         read_urgent(fd);
     else if (strcmp(what, "reset-on-byte") == 0) {
         char byte;

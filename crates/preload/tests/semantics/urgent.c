@@ -20,10 +20,29 @@ static int now(int fd, int events) {
     return entry.revents;
 }
 
+/* The peer's word that a line has been sent comes behind what was sent, on this connection. */
+static int told;
+
+static int call_urgent_sender(void) {
+    int port = 0, listener = listen_on(own_address, &port);
+    int fd = call_peer("urgent-sender %d", port);
+    told = accept(listener, NULL, NULL);
+    close(listener);
+    return fd;
+}
+
+static void hang_up(int fd) {
+    close(fd);
+    close(told);
+}
+
 /* Has the peer send text (d) or urgent text (u), several lines at once, and waits for it. */
 static void have(int fd, const char *lines) {
+    char byte;
     write_all(fd, lines, strlen(lines));
-    pause_ms(150);
+    for (const char *end = lines; (end = strchr(end, '\n')); end++)
+        read_all(told, &byte, 1);
+    pause_ms(5);
 }
 
 static void show(int fd, const char *what) {
@@ -39,7 +58,7 @@ static void show_urgent(int fd, const char *what, int flags) {
 }
 
 static void out_of_line(void) {
-    int fd = call_peer("urgent-sender");
+    int fd = call_urgent_sender();
     show_urgent(fd, "nothing", 0);
     say("nothing %s", mark(fd));
     have(fd, "d abc\n");
@@ -70,11 +89,11 @@ static void out_of_line(void) {
     show(fd, "after");
     say("%s, waiting %d, polls %s", mark(fd), waiting(fd), pollbits(now(fd, POLLIN | POLLPRI)));
     show_urgent(fd, "passed", 0);
-    close(fd);
+    hang_up(fd);
 }
 
 static void several(void) {
-    int fd = call_peer("urgent-sender");
+    int fd = call_urgent_sender();
     have(fd, "u A\nu B\n");
     say("two: %s, waiting %d, polls %s", mark(fd), waiting(fd), pollbits(now(fd, POLLIN | POLLPRI)));
     show_urgent(fd, "two", 0);
@@ -94,11 +113,11 @@ static void several(void) {
     show(fd, "alone");
     say("alone: %s, polls %s", mark(fd), pollbits(now(fd, POLLIN | POLLPRI)));
     show_urgent(fd, "alone", 0);
-    close(fd);
+    hang_up(fd);
 }
 
 static void in_line(void) {
-    int fd = call_peer("urgent-sender");
+    int fd = call_urgent_sender();
     int on = 1;
     socklen_t length = sizeof on;
     say("set %s", result(setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on)));
@@ -119,12 +138,12 @@ static void in_line(void) {
     setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
     have(fd, "u Z\n");
     show_urgent(fd, "out of line again", 0);
-    close(fd);
+    hang_up(fd);
 }
 
 static void calls(void) {
     char buffer[100] = "";
-    int fd = call_peer("urgent-sender");
+    int fd = call_urgent_sender();
     have(fd, "d abcd\nu e\nd fghijk\n");
     say("waitall %s", result(recv(fd, buffer, 8, MSG_WAITALL)));
     say("waitall gave %.4s", buffer);
@@ -142,7 +161,7 @@ static void calls(void) {
     say("no room %s", result(recvmsg(fd, &message, MSG_OOB)));
     say("no room: out of band %d, cut %d", (message.msg_flags & MSG_OOB) != 0, (message.msg_flags & MSG_TRUNC) != 0);
     show_urgent(fd, "no room", 0);
-    close(fd);
+    hang_up(fd);
     int udp = socket(AF_INET, SOCK_DGRAM, 0);
     connect(udp, (struct sockaddr *)&peer_address, sizeof peer_address);
     say("datagram %s", result(send(udp, "x", 1, MSG_OOB)));
@@ -150,7 +169,7 @@ static void calls(void) {
 }
 
 static void readiness(void) {
-    int fd = call_peer("urgent-sender");
+    int fd = call_urgent_sender();
     int epoll = epoll_create1(0);
     struct epoll_event event = {.events = EPOLLPRI}, got;
     epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
@@ -189,7 +208,7 @@ static void readiness(void) {
     char byte;
     say("blocking read %s", result(recv(fd, &byte, 1, 0)));
     close(epoll);
-    close(fd);
+    hang_up(fd);
 }
 
 static void sending(void) {
