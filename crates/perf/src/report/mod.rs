@@ -4,7 +4,7 @@
 //! they show stands in the document too: a report can be made again from its JSON.
 
 mod csv;
-mod figure;
+pub(crate) mod figure;
 mod hlog;
 mod html;
 pub(crate) mod plot;
