@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use minijinja::{Environment, context};
 
-use super::{Table, figure, plot, tandem, view};
+use super::{Table, claim, figure, plot, quantity, tandem, view};
 use crate::results::Document;
 
 const TEMPLATE: &str = include_str!("report.html");
@@ -16,6 +16,7 @@ pub fn html(document: &Document) -> Result<String> {
     environment.add_template("bars.html", figure::TEMPLATE).context("the bars' template")?;
     environment.add_template("report.html", TEMPLATE).context("the report's template")?;
     let mut tables = vec![view::summary(document)];
+    tables.extend(claim::table(document));
     tables.extend(tandem::table(document));
     let details: Vec<Table> = [view::parts(document), view::processors(document), view::details(document)]
         .into_iter()

@@ -51,18 +51,8 @@ pub fn storm(device: &str, per_second: f64, duration: Duration) -> io::Result<St
     let (mut sent, mut refused) = (0, 0);
     loop {
         let elapsed = began.elapsed();
-        if elapsed >= duration {
-            // The call does not tell of what the device drops after it has taken it.
-            let lost = (dropped(device)? - dropped_before).min(sent);
-            let seconds = elapsed.as_secs_f64();
-            return Ok(Storm { sent: sent - lost, refused: refused + lost, seconds });
-        }
         let due = (elapsed.as_secs_f64() * per_second) as u64;
         let late = due.saturating_sub(sent + refused).min(BATCH as u64) as usize;
-        if late == 0 {
-            std::thread::sleep(PAUSE);
-            continue;
-        }
         let mut next = 0;
         while next < late {
             match socket.send(next..late) {
@@ -76,6 +66,16 @@ pub fn storm(device: &str, per_second: f64, duration: Duration) -> io::Result<St
                 }
                 Err(error) => return Err(error),
             }
+        }
+        // Behind the sending: what was due is not forgotten because this process did not run meanwhile.
+        if elapsed >= duration {
+            // The call does not tell of what the device drops after it has taken it.
+            let lost = (dropped(device)? - dropped_before).min(sent);
+            let seconds = elapsed.as_secs_f64();
+            return Ok(Storm { sent: sent - lost, refused: refused + lost, seconds });
+        }
+        if late == 0 {
+            std::thread::sleep(PAUSE);
         }
     }
 }
