@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use minijinja::{Environment, context};
 
-use super::{Table, claim, figure, plot, quantity, tandem, view};
+use super::{Table, claim, figure, plot, tandem, view};
 use crate::results::Document;
 
 const TEMPLATE: &str = include_str!("report.html");
@@ -13,6 +13,7 @@ pub fn html(document: &Document) -> Result<String> {
     let mut environment = Environment::new();
     // The name's ending switches escaping on.
     environment.add_template("plot.html", plot::TEMPLATE).context("the plots' template")?;
+    environment.add_template("bars.html", figure::TEMPLATE).context("the bars' template")?;
     environment.add_template("report.html", TEMPLATE).context("the report's template")?;
     let mut tables = vec![view::summary(document)];
     tables.extend(claim::table(document));
