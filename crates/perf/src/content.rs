@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use base::{Rng, SeededRng};
@@ -46,9 +46,9 @@ pub fn hash(path: &Path) -> Result<Hash> {
     }
 }
 
-/// Checks that a folder holds `count` files, each of the content expected, and removes them. Files are hashed on
-/// several threads.
-pub fn verify_and_remove(folder: &Path, count: u64, expected: &Hash) -> Result<()> {
+/// Checks that a folder holds `count` files, each of the content expected; which they are. Files are hashed on several
+/// threads.
+pub fn verify(folder: &Path, count: u64, expected: &Hash) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         paths.push(entry?.path());
@@ -66,29 +66,12 @@ pub fn verify_and_remove(folder: &Path, count: u64, expected: &Hash) -> Result<(
             Ok(result) => result.map(drop),
             Err(panic) => std::panic::resume_unwind(panic),
         })
-    })
+    })?;
+    Ok(paths)
 }
 
 fn check(path: &Path, expected: &Hash) -> Result<()> {
     ensure!(hash(path)? == *expected, "{} is not what was sent (SHA-256 differs)", path.display());
-    std::fs::remove_file(path)?;
-    Ok(())
-}
-
-/// Touches as much memory as a trial is about to need in `folder`'s file system, and gives it back. The machine's
-/// hypervisor takes memory away that is free for a while; getting it back is slow, and must not fall into the time
-/// measured. A file does it: its pages are of the kind that the trial's files will want.
-pub fn warm_memory(folder: &Path, bytes: u64) -> Result<()> {
-    let path = folder.join("warm");
-    let mut file = File::create(&path).with_context(|| path.display().to_string())?;
-    let chunk = vec![0; CHUNK];
-    let mut left = bytes;
-    while left > 0 {
-        let count = CHUNK.min(usize::try_from(left).unwrap_or(CHUNK));
-        file.write_all(&chunk[..count]).context("there is not memory enough for the files")?;
-        left -= count as u64;
-    }
-    std::fs::remove_file(&path)?;
     Ok(())
 }
 
@@ -105,11 +88,10 @@ mod tests {
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[CHUNK] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
-        assert!(verify_and_remove(folder.path(), 1, &expected).is_err());
+        assert!(verify(folder.path(), 1, &expected).is_err());
         bytes[CHUNK] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
-        assert!(verify_and_remove(folder.path(), 2, &expected).is_err());
-        verify_and_remove(folder.path(), 1, &expected).unwrap();
-        assert!(!path.exists());
+        assert!(verify(folder.path(), 2, &expected).is_err());
+        assert_eq!(verify(folder.path(), 1, &expected).unwrap(), [path]);
     }
 }

@@ -25,6 +25,7 @@ pub mod progress;
 pub mod remote;
 pub mod report;
 pub mod reproduce;
+mod reserve;
 pub mod results;
 pub mod runner;
 pub mod schema;

@@ -135,6 +135,9 @@ impl Site {
         let directory = lab.file(&name);
         std::fs::create_dir_all(&directory)?;
         let peer = lab.namespace(&format!("peer of {}", subject.name()))?;
+        if setup.steer {
+            steer(&peer, &setup.placement.peer)?;
+        }
         let (host, fep) = match subject {
             Subject::Kernel => (kernel_host(lab, &peer, setup)?, None),
             // The application opens the TAP device itself, so it stands in the device's namespace. The stack's address
@@ -229,6 +232,7 @@ impl Site {
                 Subject::Fep | Subject::FepUnmodified => self.fep_congestion_control()?,
             },
             "peer_congestion_control": self.kernel_congestion_control()?,
+            "steered": self.setup.steer,
             "application_share": self.setup.application_share,
             "application_processors": self.application_processors(),
             "fep_processors": if self.fep.is_some() { json!(placement.fep) } else { Value::Null },
@@ -386,13 +390,17 @@ fn host_congestion_control() -> String {
     std::env::var("OUTBOARD_CONGESTION_CONTROL").unwrap_or_else(|_| own())
 }
 
+/// Packets of devices that are made from now on are taken in on these processors.
+fn steer(host: &Namespace, processors: &[usize]) -> Result<()> {
+    let mask = processors.iter().fold(0_u64, |mask, one| mask | 1 << (one % 64));
+    host.set_sysctl("net.core.rps_default_mask", &format!("{mask:x}"))
+}
+
 /// A host on the kernel, linked to the peer by a veth pair.
 fn kernel_host(lab: &Lab, peer: &Namespace, setup: &Setup) -> Result<Namespace> {
     let host = lab.namespace("kernel host")?;
     if setup.steer {
-        let mask = setup.placement.application.iter().fold(0_u64, |mask, one| mask | 1 << (one % 64));
-        // Devices made from now on have it.
-        host.set_sysctl("net.core.rps_default_mask", &format!("{mask:x}"))?;
+        steer(&host, &setup.placement.application)?;
     }
     Link {
         ends: [

@@ -390,6 +390,17 @@ impl<B: BufferFamily> Stack<B> {
         })
     }
 
+    /// The ports at which some UDP socket takes datagrams from anybody.
+    pub fn udp_ports(&self) -> impl Iterator<Item = u16> {
+        self.udp_endpoints.ports()
+    }
+
+    /// Grows whenever [`udp_ports`](Self::udp_ports) or what is known of [`neighbours`](Self::neighbours) changes: for an owner
+    /// whose device drops what nobody here has a use for.
+    pub fn interest_changes(&self) -> u64 {
+        self.udp_endpoints.changes + self.neighbours.changes
+    }
+
     /// The counters.
     pub fn stats(&self) -> &Stats {
         &self.stats

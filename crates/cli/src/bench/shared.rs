@@ -47,6 +47,10 @@ pub(super) struct Shared {
     /// Processors for the peer's program
     #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
     peer_cpus: Option<Vec<usize>>,
+    /// Each host of the kernel's takes packets in on its own processors (receive packet steering), as with a network card of
+    /// its own, and not on those of the host that sends
+    #[arg(long)]
+    steer: bool,
     /// Further arguments of `outboard up`, as one text
     #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true, default_value = "")]
     fep_arguments: String,
@@ -94,7 +98,7 @@ impl Shared {
                 between,
                 fep_arguments: self.fep_arguments.split_whitespace().map(str::to_owned).collect(),
                 executable: None,
-                steer: false,
+                steer: self.steer,
                 application_share: None,
             },
             against: self.against.clone(),

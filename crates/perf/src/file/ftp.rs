@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -14,6 +15,7 @@ use super::{Direction, Load};
 use crate::content::{self, Hash};
 use crate::meter::{self, Reading};
 use crate::progress::Progress;
+use crate::reserve::Reserve;
 use crate::results::Measure;
 use crate::site::Site;
 use crate::trace::Watch;
@@ -26,10 +28,16 @@ const START: Duration = Duration::from_secs(20);
 const PART: Duration = Duration::from_secs(60);
 const SLOWEST_BYTES_PER_SECOND: u64 = 10_000_000;
 
-/// The files to transfer, by size.
-#[derive(Debug, Default)]
+/// Files that a server has sent and taken before the first of them is counted: its buffers exist then.
+const WARM_UP: u64 = 10;
+/// Files take memory in pages of this size.
+const HUGE_PAGE: u64 = 2 << 20;
+
+/// The files to transfer, by size, and memory for their copies.
+#[derive(Debug)]
 pub(super) struct Originals {
     files: BTreeMap<u64, (PathBuf, Hash)>,
+    reserve: Mutex<Reserve>,
 }
 
 impl Originals {
@@ -42,14 +50,18 @@ impl Originals {
             let hash = content::create(&path, load.size, load.size)?;
             files.insert(load.size, (path, hash));
         }
-        Ok(Self { files })
+        let most =
+            loads.iter().map(|load| load.size.next_multiple_of(HUGE_PAGE) * load.count.max(WARM_UP)).max();
+        let reserve = Mutex::new(Reserve::create(lab.directory(), most.unwrap_or_default())?);
+        Ok(Self { files, reserve })
     }
 }
 
 /// A running FTP server of one site, and what its client needs.
-pub(super) struct Ftp {
+pub(super) struct Ftp<'a> {
     process: Process,
-    files: BTreeMap<u64, (PathBuf, Hash)>,
+    originals: &'a Originals,
+    is_warm: bool,
     /// Where uploads arrive; below the server's root.
     uploads: PathBuf,
     /// Where downloads arrive.
@@ -58,8 +70,8 @@ pub(super) struct Ftp {
     list: PathBuf,
 }
 
-impl Ftp {
-    pub(super) fn start(lab: &Lab, site: &Site, originals: &Originals) -> Result<Self> {
+impl<'a> Ftp<'a> {
+    pub(super) fn start(lab: &Lab, site: &Site, originals: &'a Originals) -> Result<Self> {
         let root = site.directory().join("root");
         let (uploads, downloads) = (root.join("uploads"), site.directory().join("downloads"));
         std::fs::create_dir_all(&uploads)?;
@@ -80,7 +92,7 @@ impl Ftp {
         wait_for_port(site.peer(), SocketAddr::new(site.address(), PORT), &mut process, START)
             .with_context(|| format!("the FTP server on {}", site.subject().name()))?;
         let list = site.directory().join("curl");
-        Ok(Self { process, files: originals.files.clone(), uploads, downloads, list })
+        Ok(Self { process, originals, is_warm: false, uploads, downloads, list })
     }
 
     /// Lets the client transfer a load, and compares what arrived.
@@ -91,25 +103,51 @@ impl Ftp {
         load: Load,
         progress: &Progress,
     ) -> Result<Measure> {
-        let (original, hash) = self.files.get(&load.size).context("no such file was made")?.clone();
-        std::fs::write(&self.list, self.instructions(site, direction, load, &original))?;
-        let bytes = load.size * load.count;
-        content::warm_memory(site.directory(), bytes + bytes / 8)?;
-        let mut spawn = site.peer_program("curl")?;
-        spawn.args(["--silent", "--show-error", "--fail-early", "--config"]).arg(&self.list);
+        if !std::mem::replace(&mut self.is_warm, true)
+            && let Some(size) = self.originals.files.keys().next()
+        {
+            for direction in [Direction::Download, Direction::Upload] {
+                self.transfer_once(site, direction, Load { size: *size, count: WARM_UP }, progress)?;
+            }
+        }
+        self.transfer_once(site, direction, load, progress)
+    }
 
-        let (before, sleeps) = (Reading::take(site, &[self.process.id()])?, meter::sleeps(self.process.id()));
+    fn transfer_once(
+        &self,
+        site: &Site,
+        direction: Direction,
+        load: Load,
+        progress: &Progress,
+    ) -> Result<Measure> {
+        let (original, hash) = self.originals.files.get(&load.size).context("no such file was made")?;
+        std::fs::write(&self.list, self.instructions(site, direction, load, original))?;
+        let mut reserve = self.originals.reserve.lock().unwrap_or_else(PoisonError::into_inner);
+        let measure = reserve.lend(|| self.run_client(site, load, progress))?;
+        progress.checking();
+        let arrived = if direction == Direction::Download { &self.downloads } else { &self.uploads };
+        for path in content::verify(arrived, load.count, hash)? {
+            reserve.take_back(&path)?;
+        }
+        Ok(measure)
+    }
+
+    fn run_client(&self, site: &Site, load: Load, progress: &Progress) -> Result<Measure> {
+        let bytes = load.size * load.count;
+        let server = self.process.id();
+        let mut spawn = site.peer_program("curl")?;
+        spawn.args(["--silent", "--show-error", "--fail-early"]);
+        // Active mode: the server connects for the data. In passive mode curl 7.88 forgets, of every few files one, to go on
+        // when its own connection stands at once, until its timer of a second; on a fast link that would be most of the time.
+        spawn.args(["--ftp-port", "-", "--config"]).arg(&self.list);
+        let (before, sleeps) = (Reading::take(site, &[server])?, meter::sleeps(server));
         let began = Instant::now();
         let mut client = Process::start(site.directory(), "curl-run", spawn)?;
         let mut watch = Watch::new(site);
         client.wait_for_success_while(patience(bytes), || progress.turn(site).and_then(|()| watch.turn()))?;
         let elapsed_seconds = began.elapsed().as_secs_f64();
-        let after = Reading::take(site, &[self.process.id()])?;
-        let sleeps = meter::sleeps(self.process.id()).saturating_sub(sleeps);
-
-        progress.checking();
-        let arrived = if direction == Direction::Download { &self.downloads } else { &self.uploads };
-        content::verify_and_remove(arrived, load.count, &hash)?;
+        let after = Reading::take(site, &[server])?;
+        let sleeps = meter::sleeps(server).saturating_sub(sleeps);
         let measure = Measure {
             operations: load.count,
             bytes,

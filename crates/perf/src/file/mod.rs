@@ -98,8 +98,8 @@ pub struct Config {
 }
 
 /// One site's server, whichever it is.
-enum Server {
-    Ftp(ftp::Ftp),
+enum Server<'a> {
+    Ftp(ftp::Ftp<'a>),
     Native(Native),
 }
 
@@ -109,17 +109,17 @@ pub fn run(lab: &Lab, config: &Config) -> Result<Document> {
         bail!("there is nothing to transfer");
     }
     let originals = match config.program {
-        Program::Pyftpdlib => ftp::Originals::create(lab, &config.loads)?,
-        Program::Native => ftp::Originals::default(),
+        Program::Pyftpdlib => Some(ftp::Originals::create(lab, &config.loads)?),
+        Program::Native => None,
     };
     runner::run(
         lab,
         &config.common,
         runner::Description { name: "file", options: options(config) },
         |site| {
-            Ok(match config.program {
-                Program::Pyftpdlib => Server::Ftp(ftp::Ftp::start(lab, site, &originals)?),
-                Program::Native => Server::Native(Native::start(lab, site)?),
+            Ok(match &originals {
+                Some(originals) => Server::Ftp(ftp::Ftp::start(lab, site, originals)?),
+                None => Server::Native(Native::start(lab, site)?),
             })
         },
         |site, server, progress| trial(config, site, server, progress),
@@ -153,7 +153,7 @@ fn plan(config: &Config, direction: Direction, load: Load) -> Plan {
     Plan { request_bytes, answer_bytes, count: Some(load.count), verify, ..Plan::new(Work::Transact) }
 }
 
-fn trial(config: &Config, site: &Site, server: &mut Server, progress: &Progress) -> Result<Trial> {
+fn trial(config: &Config, site: &Site, server: &mut Server<'_>, progress: &Progress) -> Result<Trial> {
     let mut parts = Vec::new();
     for direction in &config.directions {
         for load in &config.loads {

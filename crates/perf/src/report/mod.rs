@@ -3,8 +3,9 @@
 //! [`view`] takes out of a document what people want to see, once; [`text`] and [`html`] lay it out. Everything that
 //! they show stands in the document too: a report can be made again from its JSON.
 
+mod claim;
 mod csv;
-mod figure;
+pub(crate) mod figure;
 mod hlog;
 mod html;
 pub(crate) mod plot;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{tandem, view};
+use super::{claim, tandem, view};
 use crate::results::Document;
 
 /// The report as text.
@@ -12,6 +12,7 @@ pub fn text(document: &Document) -> String {
     line(&format!("machine:  {}", view::machine(document)));
     line(&format!("workload: {}", view::workload(document)));
     let mut tables = vec![view::summary(document)];
+    tables.extend(claim::table(document));
     tables.extend(tandem::table(document));
     let parts = view::parts(document);
     if parts.rows.len() > 1 {

@@ -47,6 +47,7 @@ pub(crate) struct Glance {
     acked_to: u64,
     received_to: u64,
     soft_error: Option<tcp::Error>,
+    urgent_changes: u32,
 }
 
 impl Glance {
@@ -56,6 +57,7 @@ impl Glance {
             acked_to: connection.acked_to(),
             received_to: connection.received_to(),
             soft_error: connection.soft_error(),
+            urgent_changes: connection.urgent_changes(),
         }
     }
 
@@ -119,6 +121,11 @@ impl<B: BufferFamily> Stack<B> {
     /// As [`tcp_send`](Self::tcp_send), and more follows at once (`MSG_MORE`).
     pub fn tcp_send_more(&mut self, id: SocketId, queued_to: u64) {
         self.tell_tcp(id, |connection| connection.handle_send_more(queued_to));
+    }
+
+    /// As [`tcp_send`](Self::tcp_send), and the byte before the offset `urgent_to` is urgent (`MSG_OOB`).
+    pub fn tcp_send_urgent(&mut self, id: SocketId, queued_to: u64, urgent_to: u64) {
+        self.tell_tcp(id, |connection| connection.handle_send_urgent(queued_to, urgent_to));
     }
 
     /// The receive stream has been read up to the offset `consumed_to`.
