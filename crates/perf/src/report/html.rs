@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use minijinja::{Environment, context};
 
-use super::{Table, claim, figure, plot, quantity, tandem, view};
+use super::{Table, claim, figure, plot, tandem, view};
 use crate::results::Document;
 
 const TEMPLATE: &str = include_str!("report.html");
