@@ -47,7 +47,7 @@ build:
 	$(CARGO) build --workspace
 
 release:
-	$(CARGO) build --workspace --release
+	OUTBOARD_COMMIT=$$(git rev-parse --short=12 HEAD 2>/dev/null) $(CARGO) build --workspace --release
 
 clean:
 	$(CARGO) clean

@@ -45,6 +45,9 @@ pub(crate) struct Bar {
     pub(crate) text_x: f64,
 }
 
+/// A value with its label, whose it is (its class), and how it is written.
+pub(crate) type Labelled = (String, String, String, f64);
+
 /// A value on its way to a bar.
 struct Value {
     label: String,
@@ -85,11 +88,7 @@ pub(crate) fn draw(document: &Document) -> Vec<Figure> {
 
 impl Figure {
     /// Panels of values, each with its label, whose it is and how it is written.
-    pub(crate) fn of(
-        caption: &str,
-        meaning: &str,
-        panels: Vec<(&str, Vec<(String, String, String, f64)>)>,
-    ) -> Self {
+    pub(crate) fn of(caption: &str, meaning: &str, panels: Vec<(&str, Vec<Labelled>)>) -> Self {
         let panels = panels.into_iter().map(|(title, values)| {
             let values = values.into_iter().map(|(label, class, text, value)| Value {
                 label,

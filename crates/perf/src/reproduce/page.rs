@@ -11,6 +11,8 @@ use crate::report::{figure, plot};
 const FRAME: &str = include_str!("frame.html");
 const TEMPLATE: &str = include_str!("page.html");
 const INDEX: &str = include_str!("index.html");
+/// Pictures of an experiment on the index.
+const FIRST: usize = 2;
 
 /// As text.
 pub fn text(result: &Reproduction) -> String {
@@ -32,10 +34,18 @@ pub fn html(result: &Reproduction) -> Result<String> {
     )
 }
 
-/// A page that leads to the others.
+/// A page that leads to the others, and shows the first pictures of each.
 pub fn index(results: &[Reproduction]) -> Result<String> {
-    let machine = results.first().map(machine);
-    render(INDEX, context! { results, machine })
+    let first = results.first();
+    let experiments: Vec<minijinja::Value> = results
+        .iter()
+        .map(|result| context! { result, figures => result.figures.iter().take(FIRST).collect::<Vec<_>>() })
+        .collect();
+    let command = first.map(|result| result.command.join(" "));
+    render(
+        INDEX,
+        context! { experiments, tool => first.map(|result| &result.tool), machine => first.map(machine), command },
+    )
 }
 
 fn machine(result: &Reproduction) -> String {
@@ -72,7 +82,7 @@ mod tests {
         assert!(page.contains("Figure 10") && page.contains("1 &lt;i&gt;"), "{page}");
         assert!(page.contains("&lt;b&gt;") && !page.contains("<b>"), "{page}");
         let index = index(&[result]).unwrap();
-        assert!(index.contains("href=\"vm.html\""));
+        assert!(index.contains("href=\"vm.html\"") && index.contains("Figure 10"), "{index}");
         for text in [page, index] {
             for foreign in ["http:", "https:", "<script", "<link", "src=", "url("] {
                 assert!(!text.contains(foreign), "{foreign}");
