@@ -341,6 +341,7 @@ mod option {
     pub(super) const FAST_OPEN_CONNECT: u16 = 21;
     pub(super) const DEFER_ACCEPT: u16 = 22;
     pub(super) const MAX_SEGMENT: u16 = 30;
+    pub(super) const SYN_RETRIES: u16 = 31;
 }
 
 fn encode_option(option: SocketOption) -> (u16, u64) {
@@ -357,6 +358,10 @@ fn encode_option(option: SocketOption) -> (u16, u64) {
         SocketOption::ReceiveLimit(bytes) => (option::RECEIVE_LIMIT, bytes.into()),
         SocketOption::UserTimeout(time) => (option::USER_TIMEOUT, encode_time(time)),
         SocketOption::Linger2(time) => (option::LINGER2, encode_time(time)),
+        // Plus one: 0 is the default.
+        SocketOption::SynRetries(count) => {
+            (option::SYN_RETRIES, count.map_or(0, |count| u64::from(count) + 1))
+        }
         SocketOption::Congestion(algorithm) => (option::CONGESTION, algorithm.code().into()),
         SocketOption::FastOpen(limit) => (option::FAST_OPEN, limit.into()),
         SocketOption::FastOpenConnect(on) => (option::FAST_OPEN_CONNECT, on.into()),
@@ -391,6 +396,10 @@ fn decode_option(code: u16, value: u64) -> Result<Option<SocketOption>, Offence>
         option::CONGESTION => {
             SocketOption::Congestion(CongestionAlgorithm::from_code(octet()?).ok_or(Offence::BadArgument)?)
         }
+        option::SYN_RETRIES => SocketOption::SynRetries(match value.checked_sub(1) {
+            None => None,
+            Some(count) => Some(u8::try_from(count).map_err(|_| Offence::BadArgument)?),
+        }),
         option::FAST_OPEN => SocketOption::FastOpen(u32::try_from(value).map_err(|_| Offence::BadArgument)?),
         option::FAST_OPEN_CONNECT => SocketOption::FastOpenConnect(on()?),
         option::DEFER_ACCEPT => SocketOption::DeferAccept(decode_time(value)?),

@@ -82,7 +82,8 @@ fn command(world: &World, input: &mut Input<'_>) -> Command {
             let location = world.hand.ring(page.into(), log2, input.byte().into());
             Command::AttachSend { socket, location }
         }
-        7..=9 => Command::Send { socket, queued_to: input.nasty() },
+        7 | 8 => Command::Send { socket, queued_to: input.nasty() },
+        9 => Command::SendUrgent { socket, queued_to: input.nasty() },
         10 => Command::Consumed { socket },
         11 => Command::Shutdown {
             socket,

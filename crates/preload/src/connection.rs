@@ -249,7 +249,7 @@ pub(crate) unsafe extern "C-unwind" fn accept4(
             Ok((connection, peer)) => {
                 // SAFETY: the caller's pointers.
                 return match unsafe { address_of::write(peer, socket.family, address, length) } {
-                    Ok(()) => give_descriptor(socket.family, connection, flags),
+                    Ok(()) => give_descriptor(socket, connection, flags),
                     Err(error) => errno::fail(errno::of(&error)),
                 };
             }
@@ -290,11 +290,13 @@ unsafe fn accept_kernel(fd: c_int, address: *mut sockaddr, length: *mut socklen_
 }
 
 /// A descriptor for a connection of the stack's: that of a new kernel socket.
-fn give_descriptor(family: Family, connection: raw::Socket, flags: c_int) -> c_int {
+fn give_descriptor(listener: &InetSocket, connection: raw::Socket, flags: c_int) -> c_int {
+    let family = listener.family;
     // SAFETY: no pointers.
     let fd = unsafe { real::socket(family.domain(), libc::SOCK_STREAM | flags, 0) };
     if fd >= 0 {
         let socket = InetSocket::accepted(family, connection, flags & libc::SOCK_NONBLOCK != 0);
+        socket.set_tells_left(listener.tells_left());
         drop(table::insert(fd, Held::new(Description::Socket(socket))));
     }
     fd

@@ -31,6 +31,7 @@ mod runtime;
 mod select;
 mod sendfile;
 mod sockaddr;
+mod splice;
 mod table;
 mod transfer;
 mod wait;

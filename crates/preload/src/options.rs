@@ -49,7 +49,7 @@ const CARRIED: [(c_int, c_int); 18] = [
 
 /// Options that are kept as they were set before a socket becomes the stack's: the kernel's socket does not give them back,
 /// or not as they were set.
-const REMEMBERED: [(c_int, c_int); 8] = [
+const REMEMBERED: [(c_int, c_int); 10] = [
     (libc::SOL_SOCKET, libc::SO_RCVBUF),
     (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE),
     (libc::SOL_SOCKET, libc::SO_SNDBUF),
@@ -58,7 +58,12 @@ const REMEMBERED: [(c_int, c_int); 8] = [
     (libc::SOL_TCP, libc::TCP_CORK),
     (libc::SOL_TCP, libc::TCP_QUICKACK),
     (libc::SOL_TCP, libc::TCP_MAXSEG),
+    (libc::SOL_TCP, libc::TCP_SYNCNT),
+    (libc::SOL_TCP, libc::TCP_LINGER2),
 ];
+
+/// The longest that `TCP_LINGER2` may be (Linux: `TCP_FIN_TIMEOUT_MAX`).
+const LONGEST_LINGER2: Duration = Duration::from_secs(120);
 
 /// Room for the longest of the values above.
 const LONGEST: usize = 16;
@@ -198,6 +203,12 @@ fn meaning(level: c_int, name: c_int, bytes: &[u8]) -> Option<SocketOption> {
         (libc::SOL_TCP, libc::TCP_KEEPINTVL) => SocketOption::KeepAliveInterval(seconds),
         (libc::SOL_TCP, libc::TCP_KEEPCNT) => SocketOption::KeepAliveProbes(count),
         (libc::SOL_TCP, libc::TCP_MAXSEG) => SocketOption::MaxSegment(count),
+        (libc::SOL_TCP, libc::TCP_SYNCNT) => SocketOption::SynRetries(u8::try_from(number).ok()),
+        (libc::SOL_TCP, libc::TCP_LINGER2) => SocketOption::Linger2(match number {
+            0 => None,
+            // A negative one: not at all.
+            number => Some(Duration::from_secs(u64::try_from(number).unwrap_or(0)).min(LONGEST_LINGER2)),
+        }),
         (libc::SOL_TCP, libc::TCP_USER_TIMEOUT) => {
             SocketOption::UserTimeout(Duration::from_millis(u64::from(count)))
         }
@@ -286,6 +297,7 @@ fn answer(socket: &InetSocket, outboard: &Socket, level: c_int, name: c_int) -> 
         (libc::SOL_TCP, libc::TCP_MAXSEG) => {
             outboard.segment_size().map(|size| Ok(c_int::try_from(size).unwrap_or(c_int::MAX)))
         }
+        (libc::SOL_TCP, libc::TCP_INQ) if socket.kind == Kind::Stream => Some(Ok(socket.tells_left().into())),
         // A connection that was accepted has its listener's, which its kernel socket knows nothing of.
         _ if socket.kind == Kind::Stream && socket.phase() == Phase::Outboard => {
             stream_option(&outboard.options(), level, name).map(Ok)
@@ -304,6 +316,10 @@ fn stream_option(options: &Options, level: c_int, name: c_int) -> Option<c_int> 
         (libc::SOL_TCP, libc::TCP_KEEPIDLE) => seconds(options.keepalive_idle),
         (libc::SOL_TCP, libc::TCP_KEEPINTVL) => seconds(options.keepalive_interval),
         (libc::SOL_TCP, libc::TCP_KEEPCNT) => c_int::try_from(options.keepalive_probes).unwrap_or(c_int::MAX),
+        (libc::SOL_TCP, libc::TCP_SYNCNT) => options.syn_retries?.into(),
+        (libc::SOL_TCP, libc::TCP_LINGER2) => {
+            options.linger2.map(|time| if time.is_zero() { -1 } else { seconds(time) })?
+        }
         _ => return None,
     })
 }

@@ -1,7 +1,7 @@
-//! sendfile and splice. The FEP reads the file where it can be lent ([`crate::file`]); else its bytes are read straight into
+//! sendfile. The FEP reads the file where it can be lent ([`crate::file`]); else its bytes are read straight into
 //! the send ring: one copy.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 use std::io;
 
 use libc::{off_t, size_t, ssize_t};
@@ -164,24 +164,4 @@ fn one_piece(outboard: &Socket, source: &mut Source, wanted: usize) -> io::Resul
         sender.commit(sent)?;
     }
     Ok(sent)
-}
-
-/// See splice(2): not with a socket of the stack, as Linux answers for files that cannot.
-///
-/// # Safety
-/// As splice(2).
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn splice(
-    from: c_int,
-    from_offset: *mut i64,
-    to: c_int,
-    to_offset: *mut i64,
-    length: size_t,
-    flags: c_uint,
-) -> ssize_t {
-    if carried(table::find(from).as_ref()).is_some() || carried(table::find(to).as_ref()).is_some() {
-        return errno::fail(libc::EINVAL) as ssize_t;
-    }
-    // SAFETY: the caller's pointers.
-    unsafe { real::splice(from, from_offset, to, to_offset, length, flags) }
 }

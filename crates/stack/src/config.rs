@@ -143,6 +143,8 @@ pub struct SocketOptions {
     pub user_timeout: Option<Duration>,
     /// `TCP_LINGER2`: how long an orphan stays in FIN-WAIT-2; `None`: the stack's default.
     pub linger2: Option<Duration>,
+    /// `TCP_SYNCNT`: how often a SYN or SYN-ACK is sent again; `None`: the stack's default.
+    pub syn_retries: Option<u8>,
     /// `TCP_FASTOPEN`: how many connections of a listener may have begun with data in the SYN and not yet finished
     /// their handshake; 0: none.
     pub fast_open: u32,
@@ -183,6 +185,8 @@ pub enum SocketOption {
     MaxSegment(Option<u16>),
     /// `TCP_LINGER2`.
     Linger2(Option<Duration>),
+    /// `TCP_SYNCNT`; `None` for the default. It counts for connections that are opened from then on.
+    SynRetries(Option<u8>),
     /// `TCP_FASTOPEN`.
     FastOpen(u32),
     /// `TCP_FASTOPEN_CONNECT`.
@@ -209,6 +213,7 @@ impl SocketOptions {
             SocketOption::UserTimeout(time) => self.user_timeout = time,
             SocketOption::MaxSegment(size) => self.max_segment = size,
             SocketOption::Linger2(time) => self.linger2 = time,
+            SocketOption::SynRetries(count) => self.syn_retries = count,
             SocketOption::FastOpen(limit) => self.fast_open = limit,
             SocketOption::FastOpenConnect(on) => self.fast_open_connect = on,
             SocketOption::DeferAccept(time) => self.defer_accept = time,

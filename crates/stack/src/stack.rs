@@ -310,6 +310,7 @@ impl<B: BufferFamily> Stack<B> {
             | SocketOption::UserTimeout(_)
             | SocketOption::MaxSegment(_)
             | SocketOption::Linger2(_)
+            | SocketOption::SynRetries(_)
             | SocketOption::FastOpen(_)
             | SocketOption::FastOpenConnect(_)
             | SocketOption::DeferAccept(_) => return self.set_tcp_option(now, id, option),

@@ -252,3 +252,25 @@ fn many_connections_at_once() {
     }));
     assert!(servers.iter().all(|(_, incoming)| incoming.read == 20_000));
 }
+
+#[test]
+fn an_attempt_gives_up_after_as_many_syns_as_its_owner_wants() {
+    for (retries, seconds) in [(1, 3), (2, 7)] {
+        let mut world = World::new(1, LinkConfig::default());
+        world.run_for(Duration::from_secs(20));
+        let (now, options) =
+            (world.now, SocketOptions { syn_retries: Some(retries), ..SocketOptions::default() });
+        // The neighbour is known, and says nothing: its end of the link loses all.
+        let local = world.connect(0, at(1, 81));
+        world.run_for(Duration::from_secs(1));
+        assert_eq!(world.state(0, local), State::Closed, "refused: it is there");
+        world.link.loss = 1000;
+        let stack = world.stack(0);
+        let id = stack.tcp_connect(now, None, at(1, 80), Default::default(), &options).unwrap();
+        world.run_for(Duration::from_secs(seconds - 1));
+        assert_eq!(world.state(0, id), State::SynSent, "{retries}");
+        world.run_for(Duration::from_secs(2));
+        let connection = world.stack(0).tcp(id).unwrap();
+        assert_eq!(connection.error(), Some(tcp::Error::TimedOut), "{retries}");
+    }
+}

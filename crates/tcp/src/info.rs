@@ -128,6 +128,10 @@ const fn linux_state(state: State) -> u8 {
 /// Linux' threshold before the first loss (`TCP_INFINITE_SSTHRESH`).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
+/// RFC 9293 §3.7.1: the MSS of a peer that announces none; and Linux' least.
+const DEFAULT_MSS: u16 = 536;
+const LEAST_MSS: u16 = 88;
+
 fn micros(span: Duration) -> u32 {
     u32::try_from(span.as_micros()).unwrap_or(u32::MAX)
 }
@@ -174,7 +178,7 @@ impl Connection {
         info.rcv_rtt = info.rtt;
         info.min_rtt = if self.rtt.has_sample() { micros(self.rtt.min_rtt) } else { u32::MAX };
         info.snd_mss = self.send.mss.into();
-        info.rcv_mss = self.recv.segment_size.into();
+        info.rcv_mss = self.recv.segment_size.max(self.least_receive_mss()).into();
         info.pmtu = u32::from(self.send.path_mss) + if self.ends.is_ipv4() { 40 } else { 60 };
         info.advmss =
             u32::from(settings.announced_mss.saturating_sub(if settings.timestamps { 12 } else { 0 }));
@@ -183,6 +187,12 @@ impl Connection {
         info.last_ack_recv = millis(self.heard_at.elapsed(now));
         info.reordering = 3;
         info.reord_seen = self.recovery.rack.reordering_seen.into();
+    }
+
+    /// What Linux takes for the size of the peer's segments before it has seen larger ones (`tcp_initialize_rcv_mss`).
+    fn least_receive_mss(&self) -> u16 {
+        let window = u16::try_from(self.recv.limit / 2).unwrap_or(u16::MAX);
+        DEFAULT_MSS.min(self.settings.announced_mss).min(self.send.mss).min(window).max(LEAST_MSS)
     }
 
     /// What is on its way, by the congestion control and by recovery.

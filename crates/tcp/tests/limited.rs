@@ -226,3 +226,15 @@ fn another_congestion_control_goes_on_from_the_same_window() {
         world.run_until(Duration::from_secs(60), World::transfers_done);
     }
 }
+
+#[test]
+fn the_size_of_the_peers_segments_is_a_guess_until_it_is_seen_in_order_or_not() {
+    let mut peer = established();
+    assert_eq!(peer.conn.tcp_info(peer.now).rcv_mss, 536);
+    peer.more(10);
+    assert_eq!(peer.conn.tcp_info(peer.now).rcv_mss, 536, "small ones say nothing");
+    let header = peer.header(harness::peer::ACK, 2000, 0);
+    let payload: Vec<u8> = (2000..11_000).map(|at| harness::pattern(0, at)).collect();
+    peer.give_counted(header, &payload, 9);
+    assert_eq!(peer.conn.tcp_info(peer.now).rcv_mss, 1000);
+}

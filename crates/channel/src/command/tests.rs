@@ -51,6 +51,8 @@ fn commands() -> Vec<Command> {
         SocketOption::UserTimeout(None),
         SocketOption::UserTimeout(Some(Duration::from_millis(1500))),
         SocketOption::Linger2(Some(Duration::from_secs(60))),
+        SocketOption::SynRetries(None),
+        SocketOption::SynRetries(Some(255)),
         SocketOption::Congestion(CongestionAlgorithm::Bbr),
         SocketOption::FastOpen(u32::MAX),
         SocketOption::FastOpenConnect(true),

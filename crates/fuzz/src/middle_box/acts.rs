@@ -37,7 +37,12 @@ pub(crate) fn act(world: &mut World, input: &mut Input<'_>) {
         12 | 13 => {
             let conn = &mut world.ends[side].conn;
             let more = u64::from(input.u16());
-            conn.handle_send((conn.queued_to() + more).min(LONGEST_STREAM).max(conn.queued_to()));
+            let queued_to = (conn.queued_to() + more).min(LONGEST_STREAM).max(conn.queued_to());
+            if more & 7 == 7 {
+                conn.handle_send_urgent(queued_to, queued_to);
+            } else {
+                conn.handle_send(queued_to);
+            }
         }
         14 | 15 => world.ends[side].read(world.now),
         16 => read_some(world, side, input),

@@ -502,6 +502,8 @@ fn for_stack(option: SocketOption, before: &Options, after: &Options) -> Option<
         SocketOption::UserTimeout(time) => {
             stack::SocketOption::UserTimeout((!time.is_zero()).then(|| time.into()))
         }
+        SocketOption::Linger2(time) => stack::SocketOption::Linger2(time.map(Into::into)),
+        SocketOption::SynRetries(count) => stack::SocketOption::SynRetries(count),
         SocketOption::Ttl(ttl) => stack::SocketOption::Ttl(u8::try_from(ttl).unwrap_or(u8::MAX)),
         SocketOption::TypeOfService(value) => stack::SocketOption::Tos(value),
         SocketOption::ReuseAddress(on) => stack::SocketOption::ReuseAddress(on),

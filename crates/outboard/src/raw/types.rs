@@ -71,6 +71,10 @@ pub enum SocketOption {
     KeepAliveProbes(u32),
     /// How long sent data may stay unacknowledged; zero: the stack's own limit.
     UserTimeout(Duration),
+    /// `TCP_LINGER2`: how long a closed connection waits for its peer's end; `None`: as long as the stack does for all.
+    Linger2(Option<Duration>),
+    /// `TCP_SYNCNT`: how often a SYN is sent again before connecting fails; `None`: as often as for all.
+    SynRetries(Option<u8>),
     /// What closing does with unsent data: `None` delivers it in the background, zero resets the connection.
     Linger(Option<Duration>),
     /// Time to live of sent packets.
@@ -123,6 +127,10 @@ pub struct Options {
     pub keepalive_probes: u32,
     /// See [`SocketOption::UserTimeout`].
     pub user_timeout: Duration,
+    /// See [`SocketOption::Linger2`].
+    pub linger2: Option<Duration>,
+    /// See [`SocketOption::SynRetries`].
+    pub syn_retries: Option<u8>,
     /// See [`SocketOption::Linger`].
     pub linger: Option<Duration>,
     /// See [`SocketOption::Ttl`].
@@ -165,6 +173,8 @@ impl Options {
             SocketOption::KeepAliveInterval(time) => self.keepalive_interval = time,
             SocketOption::KeepAliveProbes(count) => self.keepalive_probes = count,
             SocketOption::UserTimeout(time) => self.user_timeout = time,
+            SocketOption::Linger2(time) => self.linger2 = time,
+            SocketOption::SynRetries(count) => self.syn_retries = count,
             SocketOption::Linger(time) => self.linger = time,
             SocketOption::Ttl(ttl) => self.ttl = ttl,
             SocketOption::TypeOfService(value) => self.type_of_service = value,
@@ -195,6 +205,8 @@ impl Default for Options {
             keepalive_interval: Duration::from_secs(75),
             keepalive_probes: 9,
             user_timeout: Duration::ZERO,
+            linger2: None,
+            syn_retries: None,
             linger: None,
             ttl: 64,
             type_of_service: 0,

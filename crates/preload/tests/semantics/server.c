@@ -49,8 +49,17 @@ static void accepting(struct in_addr ip, const char *where) {
     value = 1;
     setsockopt(listener, SOL_TCP, TCP_NODELAY, &value, sizeof value);
     say("%s reno %s", where, result(setsockopt(listener, SOL_TCP, TCP_CONGESTION, "reno", 4)));
+    int times[3] = {1, 3, 7}, names[3] = {TCP_INQ, TCP_SYNCNT, TCP_LINGER2};
+    for (int index = 0; index < 3; index++)
+        setsockopt(listener, SOL_TCP, names[index], &times[index], sizeof times[index]);
     call = ask("call-echo", port);
     fd = accept(listener, NULL, NULL);
+    for (int index = 0; index < 3; index++) {
+        value = -1;
+        length = sizeof value;
+        getsockopt(fd, SOL_TCP, names[index], &value, &length);
+        say("%s inherited number %d: %d", where, index, value);
+    }
     say("%s blocking accept %d, nonblocking %d", where, fd >= 0, (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
     value = 0;
     length = sizeof value;

@@ -334,6 +334,54 @@ static void files(void) {
     close(file);
 }
 
+static void splices(void) {
+    int pipes[2], other[2];
+    pipe(pipes);
+    int fd = call_peer("source 3000");
+    say("splice nothing %s", result(splice(fd, NULL, pipes[1], NULL, 0, 0)));
+    loff_t offset = 0;
+    say("splice with an offset %s", result(splice(fd, &offset, pipes[1], NULL, 10, 0)));
+    int null = open("/dev/null", O_WRONLY);
+    say("splice into a file %s", result(splice(fd, NULL, null, NULL, 10, 0)));
+    close(null);
+    say("splice with the pipe's offset %s", result(splice(fd, NULL, pipes[1], &offset, 10, 0)));
+    static char bytes[200000], back[3000];
+    long done = 0, count;
+    while (done < 3000 && (count = splice(fd, NULL, pipes[1], NULL, 3000 - done, 0)) > 0)
+        done += count;
+    say("spliced out %ld", done);
+    say("pattern %d", read_all(pipes[0], back, 3000) == 3000 && matches_pattern(back, 3000, 0));
+    say("splice at the end %s", result(splice(fd, NULL, pipes[1], NULL, 10, 0)));
+    close(fd);
+    fd = call_peer("sink");
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    say("nothing there %s", result(splice(fd, NULL, pipes[1], NULL, 10, 0)));
+    say("an empty pipe %s", result(splice(pipes[0], NULL, fd, NULL, 10, SPLICE_F_NONBLOCK)));
+    fcntl(fd, F_SETFL, 0);
+    fill_pattern(bytes, sizeof bytes, 0);
+    for (done = 0; done < (long)sizeof bytes; done += 50000) {
+        write_all(pipes[1], bytes + done, 50000);
+        long left = 50000;
+        while (left > 0 && (count = splice(pipes[0], NULL, fd, NULL, left, SPLICE_F_MORE)) > 0)
+            left -= count;
+        say("left of it %ld", left);
+    }
+    close(pipes[1]);
+    say("a pipe without a writer %s", result(splice(pipes[0], NULL, fd, NULL, 10, 0)));
+    shutdown(fd, SHUT_WR);
+    count = read_all(fd, back, 100);
+    say("sink says %.*s", (int)count - 1, back);
+    pipe(other);
+    write(other[1], "x", 1);
+    sigpipes = 0;
+    count = splice(other[0], NULL, fd, NULL, 1, 0);
+    say("splice after shutdown %s signals %d", result(count), sigpipes);
+    close(fd);
+    close(pipes[0]);
+    close(other[0]);
+    close(other[1]);
+}
+
 /* What TCP_INQ tells with a recvmsg. */
 static void say_left(int fd, size_t wanted) {
     static char bytes[4000];
@@ -395,6 +443,7 @@ void stream_cases(void) {
     options();
     duplicates();
     files();
+    splices();
     left_to_read();
     segments();
 }

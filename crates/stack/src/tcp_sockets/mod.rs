@@ -377,6 +377,7 @@ impl<B: BufferFamily> Stack<B> {
         config.keepalive = options.keepalive.or(config.keepalive);
         config.user_timeout = options.user_timeout.or(config.user_timeout);
         config.defer_accept = options.defer_accept.unwrap_or(config.defer_accept);
+        config.syn_retries = options.syn_retries.unwrap_or(config.syn_retries);
         if let Some(linger2) = options.linger2 {
             config.fin_wait_2 = linger2;
         }
@@ -431,6 +432,7 @@ fn apply_option(now: Instant, connection: &mut tcp::Connection, option: SocketOp
         | SocketOption::DeferAccept(_)
         | SocketOption::MaxSegment(_)
         | SocketOption::Linger2(None)
+        | SocketOption::SynRetries(_)
         | SocketOption::ReuseAddress(_)
         | SocketOption::ReusePort(_)
         | SocketOption::Broadcast(_)

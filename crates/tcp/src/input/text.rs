@@ -47,6 +47,7 @@ impl Connection {
         let verdict = if text.start == self.recv.nxt {
             self.place_in_order(now, segment, text, bytes, receive)?
         } else {
+            self.measure_segment_size(segment.segment_count, segment.payload.len());
             self.place_out_of_order(Range { start: text.start, end }, bytes, receive)?
         };
         if let Some(fin) = text.fin {

@@ -21,9 +21,7 @@ impl Connection {
     /// Data arrived in order: an acknowledgement now, or soon.
     #[inline]
     pub(crate) fn on_data_in_order(&mut self, now: Instant, segment_count: u16, payload_len: usize) {
-        let count = segment_count.max(1);
-        let size = payload_len.div_ceil(usize::from(count)).min(usize::from(u16::MAX)) as u16;
-        self.note_segment_size(size, count);
+        let (size, count) = self.measure_segment_size(segment_count, payload_len);
         // RFC 5681 §4.2: at least every second full-sized segment, counted as they were on the wire.
         let full = if size >= self.recv.segment_size { count } else { count - 1 };
         self.pending.unacknowledged = self.pending.unacknowledged.saturating_add(full);
@@ -38,6 +36,15 @@ impl Connection {
             let wait = Duration::from_micros(self.settings.delayed_ack_us.into());
             self.timers.set(Timer::DelayedAck, now + wait);
         }
+    }
+
+    /// Learns from a segment how large its peer's are: its size, or of each of those that it was put together from, and how many.
+    #[inline]
+    pub(crate) fn measure_segment_size(&mut self, segment_count: u16, payload_len: usize) -> (u16, u16) {
+        let count = segment_count.max(1);
+        let size = payload_len.div_ceil(usize::from(count)).min(usize::from(u16::MAX)) as u16;
+        self.note_segment_size(size, count);
+        (size, count)
     }
 
     /// Follows the size of the peer's full segments: up at once, down when a super-segment shows it or slowly.
