@@ -4,6 +4,7 @@ use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
 use super::channel::Channel;
+use crate::mapping::copy::copy;
 use crate::{Command, State};
 
 /// What can be read.
@@ -95,7 +96,7 @@ impl ReceiveStream {
                 while !place.is_empty() && !first.is_empty() {
                     let count = place.len().min(first.len());
                     let (now, later) = place.split_at_mut(count);
-                    now.copy_from_slice(&first[..count]);
+                    copy(now, &first[..count]);
                     place = later;
                     first = &first[count..];
                     copied += count;
