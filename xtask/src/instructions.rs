@@ -24,7 +24,9 @@ const SENDER: &[&str] =
 const RECEIVER: &[&str] =
     &["server_output", "server_input", "server_consumed", "server_changes", "server_deadlines"];
 
-const FIGURES: [Figure; 16] = [
+const OPERATION: &[&str] = &["counted_operation"];
+
+const FIGURES: [Figure; 24] = [
     figure("segment_of_1448_sender", &["stream", "65536", "1500"], SENDER),
     figure("segment_of_1448_receiver", &["stream", "65536", "1500"], RECEIVER),
     figure("segment_of_1448_by_twos_sender", &["stream", "2896", "1500"], SENDER),
@@ -32,6 +34,14 @@ const FIGURES: [Figure; 16] = [
     figure("1448_bytes_of_65535_sender", &["stream", "65536", "65535"], SENDER),
     figure("1448_bytes_of_65535_receiver", &["stream", "65536", "65535"], RECEIVER),
     figure("connection_opened_and_closed_both_ends", &["churn"], &["open_and_close"]),
+    figure("operation_crr_across_a_link", &["operation", "crr", "2", "1000"], OPERATION),
+    figure("operation_crr_on_one_stack", &["operation", "crr", "1", "1000"], OPERATION),
+    figure("operation_rr_across_a_link", &["operation", "rr", "2", "5000"], OPERATION),
+    figure("operation_rr_on_one_stack", &["operation", "rr", "1", "5000"], OPERATION),
+    figure("operation_stream_across_a_link", &["operation", "stream", "2", "3"], OPERATION),
+    figure("operation_stream_on_one_stack", &["operation", "stream", "1", "10"], OPERATION),
+    figure("operation_udp_rr_across_a_link", &["operation", "udp_rr", "2", "5000"], OPERATION),
+    figure("operation_udp_rr_on_one_stack", &["operation", "udp_rr", "1", "5000"], OPERATION),
     figure("segments_out_beside_10", &["beside", "10"], &["client_output"]),
     figure("segments_out_beside_1000", &["beside", "1000"], &["client_output"]),
     figure("segments_out_beside_100000", &["beside", "100000"], &["client_output"]),
@@ -91,7 +101,9 @@ pub(crate) fn run(root: &Path, only: Option<&str>, write: bool) -> Result<ExitCo
         record.compiler = compiler;
         let text = format!(
             "# Instructions of the stack's operations: `cargo xtask instructions` counts them and compares, with `--write`\n\
-             # they are recorded anew. A unit is what the name says; 1448 bytes are the payload of a segment of 1500.\n\n{}",
+             # they are recorded anew. A unit is what the name says; 1448 bytes are the payload of a segment of 1500.\n\
+             # An operation costs client and server together: crr connects, sends 64 B, gets 8 KiB and disconnects; rr is a byte and\n\
+             # its answer, udp_rr 200 B and 1000 B; stream a byte and 20 MB, all of MTU 1500.\n\n{}",
             toml::to_string(&record)?
         );
         std::fs::write(&path, text).context(RECORD)?;

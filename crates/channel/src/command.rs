@@ -14,6 +14,18 @@ use crate::layout::{COMMAND_WORDS, RingLocation};
 use crate::record::{address_from_words, address_words};
 use crate::{Geometry, Offence};
 
+/// In what manner bytes are queued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// As they are.
+    #[default]
+    Plain,
+    /// More follows at once (`MSG_MORE`): less than a segment waits for it.
+    More,
+    /// The last of them is urgent (`MSG_OOB`).
+    Urgent,
+}
+
 /// A command. Those with a `sequence` other than 0 are answered in the socket's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -96,6 +108,13 @@ pub enum Command {
         /// The stream offset.
         queued_to: u64,
     },
+    /// As SEND, and the last byte is urgent (`MSG_OOB`).
+    SendUrgent {
+        /// The socket.
+        socket: u32,
+        /// The stream offset.
+        queued_to: u64,
+    },
     /// The read cursor passed the offset at which the FEP wanted to hear of it.
     Consumed {
         /// The socket.
@@ -162,6 +181,7 @@ mod op {
     pub(super) const FILL: u8 = 14;
     pub(super) const RETURN_FILE: u8 = 15;
     pub(super) const SEND_MORE: u8 = 20;
+    pub(super) const SEND_URGENT: u8 = 21;
 }
 
 type Words = [u64; COMMAND_WORDS];
@@ -180,6 +200,7 @@ impl Command {
             | Self::Send { socket, .. }
             | Self::Fill { socket, .. }
             | Self::SendMore { socket, .. }
+            | Self::SendUrgent { socket, .. }
             | Self::Consumed { socket }
             | Self::Shutdown { socket, .. }
             | Self::Close { socket }
@@ -207,6 +228,7 @@ impl Command {
             }
             Self::ReturnFile { file } => plain(op::RETURN_FILE, 0, 0, u64::from(file)),
             Self::SendMore { socket, queued_to } => plain(op::SEND_MORE, socket, 0, queued_to),
+            Self::SendUrgent { socket, queued_to } => plain(op::SEND_URGENT, socket, 0, queued_to),
             Self::Consumed { socket } => plain(op::CONSUMED, socket, 0, 0),
             Self::Shutdown { socket, sequence, how } => {
                 let how = match how {
@@ -258,6 +280,7 @@ impl Command {
                 Self::ReturnFile { file }
             }
             op::SEND_MORE => Self::SendMore { socket, queued_to: argument },
+            op::SEND_URGENT => Self::SendUrgent { socket, queued_to: argument },
             op::CONSUMED => Self::Consumed { socket },
             op::SHUTDOWN => {
                 let how = match argument {

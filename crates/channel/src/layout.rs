@@ -15,7 +15,7 @@ pub const MAGIC_A: u64 = u64::from_le_bytes(*b"OUTBRD A");
 /// Marks segment F ("OUTBRD F").
 pub const MAGIC_F: u64 = u64::from_le_bytes(*b"OUTBRD F");
 /// The version of this layout, of the commands, the events and the control messages. Both sides must have the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The unit of the data areas.
 pub const PAGE: usize = 1 << PAGE_LOG2;
@@ -115,14 +115,16 @@ pub(crate) mod record_f {
     pub(crate) const RESULT: usize = 40;
     /// The FEP wants CONSUMED when the application's cursor gets here; 0: never.
     pub(crate) const CONSUME_NOTIFY: usize = 48;
+    /// Where the peer's urgent byte is, and which: [`UrgentWord`](crate::urgent::UrgentWord). On the line that a reader looks at.
+    pub(crate) const URGENT: usize = 56;
     /// Three words: address (two), port, family, scope.
-    pub(crate) const LOCAL: usize = 56;
+    pub(crate) const LOCAL: usize = 64;
     /// Three words, as `LOCAL`.
-    pub(crate) const REMOTE: usize = 80;
+    pub(crate) const REMOTE: usize = 88;
     /// The logarithm of the size of a send ring that is of use; 0: not known.
-    pub(crate) const SEND_TARGET: usize = 104;
+    pub(crate) const SEND_TARGET: usize = 112;
     /// Stream offset up to which queued bytes are in the send ring: the FEP reads lent files into it.
-    pub(crate) const FILLED: usize = 112;
+    pub(crate) const FILLED: usize = 120;
     pub(crate) const SIZE: usize = 128;
 }
 
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_what_version_3_says() {
+    fn the_layout_is_what_version_4_says() {
         let geometry = Geometry {
             sockets: 1024,
             waiters: 64,

@@ -31,11 +31,12 @@ mod mapping;
 mod memory;
 mod offence;
 mod record;
+mod urgent;
 
 use std::io;
 use std::sync::Arc;
 
-pub use command::Command;
+pub use command::{Command, Manner};
 pub use event::Event;
 pub use layout::{Geometry, RingLocation};
 pub use mapping::MemoryUse;

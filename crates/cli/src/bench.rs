@@ -28,6 +28,7 @@ const INTERRUPTED: u8 = 130;
 
 /// Measures a workload on the kernel, host and FEP architectures
 #[derive(ClapArgs)]
+#[command(after_help = forms::HELP)]
 pub(crate) struct Args {
     #[command(subcommand)]
     workload: Workload,
@@ -76,7 +77,7 @@ struct IdleArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     connections: u64,
     /// How long a trial watches
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    #[arg(short = 't', long, alias = "time", value_name = "SECONDS", default_value_t = 10.0)]
     duration: f64,
     #[command(flatten)]
     shared: Shared,

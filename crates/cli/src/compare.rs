@@ -17,8 +17,9 @@ use crate::exit::{ExitWith, MISSED, USAGE};
 pub(crate) struct Args {
     /// The first, which the second is compared with
     first: PathBuf,
-    /// The second
-    second: PathBuf,
+    /// The second [default: the first, for two of its subjects]
+    #[arg(required_unless_present = "against")]
+    second: Option<PathBuf>,
     /// The subject of the second document (and of the first, unless --against names another) [default: those that both
     /// have]
     #[arg(long, value_name = "NAME")]
@@ -38,7 +39,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
-    let (first, second) = (read(&args.first)?, read(&args.second)?);
+    let (first, second) = (read(&args.first)?, read(args.second.as_ref().unwrap_or(&args.first))?);
     let subjects =
         args.subject.as_deref().map(|subject| [args.against.as_deref().unwrap_or(subject), subject]);
     let comparison = compare([&first, &second], subjects, &args.fail_on)

@@ -60,7 +60,8 @@ fn an_unmodified_ftp_server_moves_files_on_every_subject() {
     assert_eq!(document.subjects[0].trials[0].parts.len(), 4);
     assert!(text.contains("2.45 Mbit/s"), "the published figures are missing:\n{text}");
     let fep = &document.subjects[2].trials[0].total;
-    assert!(fep.cpu_seconds.fep_work > 0.0 && !fep.counters.is_empty());
+    // How its time splits is the kernel's estimate at its tick.
+    assert!(fep.cpu_seconds.fep_work + fep.cpu_seconds.fep_system > 0.0 && !fep.counters.is_empty());
 }
 
 #[test]
@@ -112,22 +113,47 @@ fn transactions_are_made_on_one_stack_and_across_a_link() {
     assert_done(&["crr", "-n", "20", "-P", "2", "--request", "3", "--answer", "600kB"], 40, 600_003);
 }
 
+/// The same over UDP. What is not answered in 200 ms counts as lost, also where the machine stood still; but nothing is lost
+/// every time.
+fn assert_done_by_datagrams(arguments: &[&str], operations: u64, bytes: u64) {
+    let mut losses = Vec::new();
+    for _ in 0..5 {
+        let (document, _) =
+            measured(&[&arguments[..1], &["--udp", "--on", EVERYWHERE], &arguments[1..]].concat());
+        assert_eq!(document.subjects.len(), 4);
+        losses.clear();
+        for subject in &document.subjects {
+            let total = &subject.trials[0].total;
+            let lost = total.details["lost_datagrams"];
+            assert_eq!(total.operations as f64 + lost, operations as f64, "{}", subject.name);
+            assert_eq!(total.bytes, total.operations * bytes, "{}", subject.name);
+            assert!(total.verified, "{}", subject.name);
+            if lost > 0.0 {
+                losses.push((subject.name.clone(), lost));
+            }
+        }
+        if losses.is_empty() {
+            return;
+        }
+    }
+    panic!("{arguments:?}: {losses:?} lost");
+}
+
 #[test]
 fn round_trips_go_over_udp_and_pipelined_and_at_a_rate() {
-    let document = assert_done(
-        &["rr", "--udp", "--request", "200", "--answer", "1000", "-n", "50", "--loopback"],
+    assert_done_by_datagrams(
+        &["rr", "--request", "200", "--answer", "1000", "-n", "50", "--loopback"],
         50,
         1200,
     );
-    assert!(document.subjects.iter().all(|one| one.trials[0].total.details["lost_datagrams"] == 0.0));
-    assert_done(&["rr", "--udp", "--size", "8", "-n", "64", "--depth", "8"], 64, 16);
+    assert_done_by_datagrams(&["rr", "--size", "8", "-n", "64", "--depth", "8"], 64, 16);
     assert_done(
         &["rr", "--request", "5", "--answer", "3000", "-n", "200", "--depth", "20", "-P", "2"],
         400,
         3005,
     );
     assert_done(&["rr", "-n", "40", "--rate", "1000", "--loopback"], 40, 2);
-    assert_done(&["rr", "--udp", "--size", "16", "-n", "20", "--rate", "500", "-P", "2"], 40, 32);
+    assert_done_by_datagrams(&["rr", "--size", "16", "-n", "20", "--rate", "500", "-P", "2"], 40, 32);
 }
 
 #[test]
@@ -140,7 +166,7 @@ fn streams_go_both_ways_at_once_and_as_answers() {
     let (document, _) = measured(&[&["stream", "-R", "-n", "700kB", "-P", "3"], &everywhere[..]].concat());
     assert_moved(&document, &subjects, 3 * 700_000);
     assert_done(&["stream", "--request", "1", "--answer", "2MB", "--count", "3", "--loopback"], 3, 2_000_001);
-    let (document, _) = measured(&["stream", "-t", "0.2", "-O", "0.1", "-R", "--on", "kernel,fep"]);
+    let (document, _) = measured(&["stream", "-t", "1", "-O", "0.1", "-R", "--on", "kernel,fep"]);
     for subject in &document.subjects {
         let total = &subject.trials[0].total;
         assert!(total.bytes > 0 && total.verified && total.elapsed_seconds > 0.0, "{}", subject.name);
@@ -170,15 +196,15 @@ fn connections_are_held_and_replaced() {
         "--churn",
         "50",
         "--duration",
-        "0.21",
+        "1.01",
         "--loopback",
     ]);
     assert_eq!(document.subjects.len(), 4);
     for subject in &document.subjects {
         let total = &subject.trials[0].total;
         let [held, replaced] = ["held_connections", "replaced_connections"].map(|name| total.details[name]);
-        // Eleven come due; a machine with much else to do reaches the end before the last of them has its turn.
-        assert!(held == 20.0 && (1.0..=11.0).contains(&replaced), "{}: {held}, {replaced}", subject.name);
+        // 51 come due; a machine with much else to do reaches the end before the last of them has its turn.
+        assert!(held == 20.0 && (1.0..=51.0).contains(&replaced), "{}: {held}, {replaced}", subject.name);
         assert_eq!(total.operations as f64, held + replaced, "{}", subject.name);
         assert!(total.verified, "{}", subject.name);
     }
@@ -255,6 +281,9 @@ fn results_are_compared_and_a_regression_exits_3() {
     let same =
         outboard(folder.path(), &["compare", "a.json", "a.json", "--fail-on", "operations_per_second=1"]);
     assert!(standard_output(&same).contains("operations_per_second"));
+    let of_one = ["compare", "a.json", "--subject", "kernel", "--against", "kernel"];
+    assert!(standard_output(&outboard(folder.path(), &of_one)).contains("no difference"));
+    assert_eq!(outboard(folder.path(), &["compare", "a.json"]).status.code(), Some(2));
     let worse = ["compare", "a.json", "b.json", "--fail-on"];
     let strict = outboard(folder.path(), &[&worse[..], &["operations_per_second=49"]].concat());
     assert_eq!(strict.status.code(), Some(3));
@@ -490,7 +519,8 @@ fn descendants(id: u32) -> Vec<u32> {
 #[test]
 fn connections_are_sampled_and_the_report_says_what_held_them_back() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["bench", "stream", "--on", "kernel,fep", "--trials", "1", "-t", "1", "--verify", "no"];
+    // Twenty samples are due in so long; two are enough.
+    let arguments = ["bench", "stream", "--on", "kernel,fep", "--trials", "1", "-t", "2", "--verify", "no"];
     let output =
         outboard(folder.path(), &[&arguments[..], &["--json", "out.json", "--html", "out.html"]].concat());
     let text = standard_output(&output);

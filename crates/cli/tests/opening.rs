@@ -147,7 +147,7 @@ impl Captured {
         output_of(lab, "client", spawn)
     }
 
-    /// Ends the FEP; the SYNs and SYN-ACKs of its capture.
+    /// Ends the FEP; the SYNs and SYN-ACKs of its capture, each once.
     fn openings(self) -> Result<Vec<Opening>> {
         self.fep.stop()?;
         let fields = ["ip.src", "tcp.flags.ack", "tcp.seq_raw", "tcp.ack_raw", "tcp.len", "tcp.options"];
@@ -158,7 +158,16 @@ impl Captured {
         }
         let output = tshark.output().context("tshark")?;
         ensure!(output.status.success(), "tshark: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout)?.lines().map(opening).collect()
+        let mut openings: Vec<Opening> = Vec::new();
+        for line in String::from_utf8(output.stdout)?.lines() {
+            let next = opening(line)?;
+            // One that is sent again, where the machine stood still for a second, is the first one's.
+            let is_repeat = |one: &Opening| (&one.from, one.seq) == (&next.from, next.seq);
+            if !openings.iter().any(is_repeat) {
+                openings.push(next);
+            }
+        }
+        Ok(openings)
     }
 }
 

@@ -114,6 +114,7 @@ impl<W: Write> Recorder<W> {
     }
 }
 
+/// Has no noise filter: a capture shows the link as it is.
 impl<D: Device, W: Write> Device for Capture<D, W> {
     fn capabilities(&self) -> Capabilities {
         self.device.capabilities()

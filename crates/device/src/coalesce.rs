@@ -18,7 +18,7 @@ use wire::ip::Protocol;
 use wire::tcp::Flags;
 use wire::{ipv4, tcp};
 
-use crate::{Device, DeviceStats};
+use crate::{Device, DeviceStats, NoiseFilter};
 
 /// Connections that are merged at the same time; of more, the oldest is let go.
 const FLOWS: usize = 8;
@@ -81,6 +81,10 @@ impl<D: Device> Device for Coalesce<D> {
 
     fn stats(&self) -> DeviceStats {
         self.device.stats()
+    }
+
+    fn noise_filter(&self) -> Option<Box<dyn NoiseFilter>> {
+        self.device.noise_filter()
     }
 }
 

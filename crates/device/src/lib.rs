@@ -17,8 +17,10 @@ pub mod memory;
 pub mod tap;
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::BorrowedFd;
 
+use wire::ethernet::EthernetAddress;
 use wire::frame::{Capabilities, RxFrame, TxFrame};
 
 /// A network device, driven by polling.
@@ -62,6 +64,40 @@ pub trait Device {
 
     /// What the device counted so far.
     fn stats(&self) -> DeviceStats;
+
+    /// A way to say what of the noise on the link is wanted, if the device can drop the rest before anybody reads it. A device
+    /// that is to show everything has none.
+    fn noise_filter(&self) -> Option<Box<dyn NoiseFilter>> {
+        None
+    }
+}
+
+/// Drops frames to all and to groups that nobody here has a use for. It applies from when
+/// [`want`](Self::want) returns to the next call.
+pub trait NoiseFilter: Send {
+    /// Says what there is a use for.
+    ///
+    /// # Errors
+    /// What was wanted before still passes, and what is wanted now may not.
+    fn want(&mut self, wanted: &Wanted) -> io::Result<()>;
+
+    /// Lets everything pass.
+    ///
+    /// # Errors
+    /// The device is gone.
+    fn want_everything(&mut self) -> io::Result<()>;
+}
+
+/// What a host has a use for of that which is sent to all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its own addresses.
+    pub addresses: Vec<Ipv4Addr>,
+    /// The neighbours that it knows or asks for, with the hardware addresses that are no news of them. `None`: every ARP packet
+    /// is wanted.
+    pub neighbours: Option<Vec<(Ipv4Addr, Option<EthernetAddress>)>>,
+    /// The ports at which some UDP socket takes datagrams. `None`: every datagram to all is wanted.
+    pub broadcast_ports: Option<Vec<u16>>,
 }
 
 /// What a device counted. A super-segment counts as one frame.
@@ -112,5 +148,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn stats(&self) -> DeviceStats {
         (**self).stats()
+    }
+
+    fn noise_filter(&self) -> Option<Box<dyn NoiseFilter>> {
+        (**self).noise_filter()
     }
 }

@@ -2,13 +2,14 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use lab::{Namespace, lab_test};
-use outboard_device::Device;
 use outboard_device::tap::{Tap, TapError};
+use outboard_device::{Device, Wanted};
 use wire::checksum::Sum;
 use wire::frame::{ChecksumIn, ChecksumOut, Medium, Segmentation};
 use wire::ip::Protocol;
@@ -57,7 +58,49 @@ fn udp_both_ways(namespace: &Namespace, mtu: u16, offload: bool) -> Result<()> {
     })?
 }
 
+/// Whether a datagram to all comes: behind it one follows to us, which does.
+fn broadcast_comes(tap: &mut Tap, socket: &UdpSocket) -> Result<bool> {
+    socket.send_to(b"to all", (Ipv4Addr::BROADCAST, 5000))?;
+    socket.send_to(b"to us", (OURS, 5000))?;
+    let came = Cell::new(false);
+    receive_until(tap, |frame| {
+        came.set(came.get() || frame.bytes.ends_with(b"to all"));
+        frame.bytes.ends_with(b"to us")
+    })?;
+    Ok(came.get())
+}
+
+/// The noise filter drops what is not wanted, and only while it is there.
+fn noise_is_dropped(namespace: &Namespace) -> Result<()> {
+    namespace.within(|| -> Result<()> {
+        let mut tap = Tap::open(&options(1500, true))?;
+        let supervisor = tap.try_clone_descriptor()?;
+        let socket = UdpSocket::bind((KERNEL, 4000))?;
+        socket.set_broadcast(true)?;
+        let mut filter = tap.noise_filter().context("a TAP interface has a filter")?;
+        assert!(broadcast_comes(&mut tap, &socket)?, "without a filter");
+        let neighbours = Some(vec![(KERNEL, None)]);
+        let mut wanted = Wanted { addresses: vec![OURS], neighbours, broadcast_ports: Some(vec![68]) };
+        filter.want(&wanted)?;
+        assert!(!broadcast_comes(&mut tap, &socket)?, "to a port that nobody has");
+        wanted.broadcast_ports = Some(vec![5000]);
+        filter.want(&wanted)?;
+        assert!(broadcast_comes(&mut tap, &socket)?, "to a port that somebody has");
+        wanted.broadcast_ports = Some(Vec::new());
+        filter.want(&wanted)?;
+        // The worker dies without a word, and another one takes over.
+        std::mem::forget(tap);
+        let mut tap = Tap::from_descriptor(supervisor, &options(1500, true))?;
+        assert!(broadcast_comes(&mut tap, &socket)?, "with another worker");
+        Ok(())
+    })?
+}
+
 lab_test! {
+    fn noise_that_nobody_wants_is_dropped_by_the_kernel(lab) {
+        noise_is_dropped(&lab.namespace("tap")?)
+    }
+
     fn datagrams_pass_both_ways_at_every_mtu(lab) {
         for mtu in [576, 1500, 9000, 65_521] {
             for offload in [true, false] {

@@ -1,5 +1,5 @@
 //! TCP's options against the Linux kernel through a TAP device, in both roles and judged by what passed the device:
-//! selective acknowledgements and their reports of duplicates, timestamps, window scaling, keepalive. (Fast open and SYN
+//! selective acknowledgements and their reports of duplicates, timestamps, window scaling, keepalive, urgent data. (Fast open and SYN
 //! cookies are in `cli/tests/opening.rs`; ECN and path MTU discovery in `path_interop.rs`.)
 
 mod common;
@@ -14,7 +14,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use base::SeqNumber;
 use lab::{Namespace, lab_test};
-use rustix::net::sockopt;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{self, RecvFlags, SendFlags, sockopt};
 use stack::{SocketId, SocketOption, StackConfig};
 use wire::tcp::{Flags, Header, SackBlock};
 
@@ -74,7 +75,7 @@ fn receives(
         stream.write_all(&bytes(COUNT))?;
         // Our FIN.
         stream.set_read_timeout(Some(PATIENCE))?;
-        ensure!(stream.read(&mut [0])? == 0, "nothing was sent to the client");
+        ensure!(stream.read_to_end(&mut Vec::new())? == 0, "nothing was sent to the client");
         Ok(())
     });
     host.manners = manners;
@@ -102,6 +103,26 @@ fn segments(seen: &[Seen]) -> impl Iterator<Item = (&Seen, &Header, usize)> {
     all().filter(move |(_, header, _)| Some(ends(header)) == opening)
 }
 
+/// Where the urgent byte is in the tests of it.
+const URGENT_AT: usize = 4000;
+
+/// Each segment with data before the urgent byte's end points there, and no other has a pointer.
+fn judge_pointers(seen: &[Seen], incoming: bool) -> Result<()> {
+    let iss = syn(seen, incoming)?.seq;
+    let mut pointers = 0;
+    for (_, header, len) in segments(seen).filter(|(packet, ..)| packet.incoming == incoming) {
+        let at = header.seq.distance_from(iss + 1) as usize;
+        let is_urgent = header.flags.contains(Flags::URG);
+        if len > 0 {
+            ensure!(is_urgent == (at <= URGENT_AT), "{at} + {len}: {}", header.flags);
+        }
+        ensure!(!is_urgent || at + usize::from(header.urgent) == URGENT_AT + 1, "{at}: {}", header.urgent);
+        pointers += u32::from(is_urgent);
+    }
+    ensure!(pointers >= 3, "{pointers} segments with a pointer");
+    Ok(())
+}
+
 /// The SYN of a direction, with or without an acknowledgement.
 fn syn(seen: &[Seen], incoming: bool) -> Result<&Header> {
     let mut sent =
@@ -122,6 +143,12 @@ impl Ranges {
             end = end.max(self.0[last - 1].1);
         }
         self.0.splice(first..last, [(start, end)]);
+    }
+
+    /// What these ranges have of another one.
+    fn within(&self, start: u32, end: u32) -> Vec<(u32, u32)> {
+        let parts = self.0.iter().map(|&(from, to)| (from.max(start), to.min(end)));
+        parts.filter(|(from, to)| from < to).collect()
     }
 
     /// The range that holds all of this one.
@@ -168,9 +195,9 @@ fn tally(seen: &[Seen], data_incoming: bool) -> Result<Tally> {
                 data_incoming || reported.around(start, end).is_none(),
                 "{start}..{end} was reported and is sent again"
             );
-            if !packet.lost && arrived.around(start, end).is_some() {
-                twice.add(start, end);
-            } else if !packet.lost {
+            if !packet.lost {
+                // What is sent again need not be cut as it was.
+                arrived.within(start, end).into_iter().for_each(|(from, to)| twice.add(from, to));
                 arrived.add(start, end);
             }
         } else if packet.incoming != data_incoming {
@@ -339,13 +366,18 @@ lab_test! {
     }
 
     fn windows_are_scaled_or_stay_under_64_kib(lab) {
-        let kernel = lab.namespace("kernel")?;
         // Without a reader a window is used up to its end.
         let tcp = tcp::Config { initial_window: 1 << 20, ..tcp::Config::default() };
         let config = StackConfig { tcp, ..StackConfig::default() };
         for on in [true, false] {
-            kernel.set_sysctl("net.ipv4.tcp_window_scaling", if on { "1" } else { "0" })?;
-            let (host, _) = sends(&kernel, config.clone(), Manners::default())?;
+            // A namespace for each connection: the kernel would know the last one when the next begins, between the same ends.
+            let [reader, writer] = [lab.namespace("reader")?, lab.namespace("writer")?];
+            for kernel in [&reader, &writer] {
+                kernel.set_sysctl("net.ipv4.tcp_window_scaling", if on { "1" } else { "0" })?;
+            }
+            // Room for more than 64 KiB however seldom its program reads.
+            reader.set_sysctl("net.ipv4.tcp_rmem", "4096 1048576 6291456")?;
+            let (host, _) = sends(&reader, config.clone(), Manners::default())?;
             ensure!(syn(&host.seen, true)?.options.window_scale.is_some() == on, "what the kernel says");
             let far = farthest(&host.seen, false)?;
             ensure!(on || far <= UNSCALED, "{far}");
@@ -362,11 +394,64 @@ lab_test! {
                 ensure!((received > u64::from(UNSCALED)) == on, "{received} bytes fit a window");
                 Ok(())
             };
-            let host = receives(&kernel, config.clone(), Manners::default(), unread)?;
+            let host = receives(&writer, config.clone(), Manners::default(), unread)?;
             ensure!(syn(&host.seen, false)?.options.window_scale.is_some() == on, "as the kernel asks, so it is answered");
             ensure!(on || farthest(&host.seen, true)? <= UNSCALED);
         }
         Ok(())
+    }
+
+    fn our_urgent_byte_is_one_to_the_kernel(lab) {
+        let kernel = lab.namespace("kernel")?;
+        let mut host = kernel.within(|| Host::new(1500, false, StackConfig::default()))??;
+        let listener = kernel.within(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 4001)))??;
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept()?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut entries = [PollFd::new(&stream, PollFlags::PRI)];
+            poll(&mut entries, Some(&Timespec { tv_sec: 20, tv_nsec: 0 }))?;
+            let mut urgent = [0];
+            net::recv(&stream, &mut urgent, RecvFlags::OOB)?;
+            ensure!(urgent[0] == byte(URGENT_AT), "{urgent:?}");
+            let mut before = vec![0; URGENT_AT];
+            stream.read_exact(&mut before)?;
+            ensure!(lab::is_at_mark(&stream)? && (0..URGENT_AT).all(|at| before[at] == byte(at)));
+            let mut after = [0; 99];
+            stream.read_exact(&mut after)?;
+            ensure!((0..99).all(|at| after[at] == byte(URGENT_AT + 1 + at)), "the byte is out of the line");
+            Ok(())
+        });
+        let id = host.connect(KERNEL, 4001)?;
+        let queued = host.stack.stream(id).context("a connection")?.write(&bytes(URGENT_AT + 1));
+        host.stack.tcp_send_urgent(id, queued, queued);
+        host.run(|host| (host.stack.tcp(id)?.acked_to() >= queued).then_some(()))?;
+        host.send(id, &bytes(URGENT_AT + 100)[URGENT_AT + 1..])?;
+        join(server)?;
+        judge_pointers(&host.seen, false)
+    }
+
+    fn the_kernels_urgent_byte_is_one_to_us(lab) {
+        let kernel = lab.namespace("kernel")?;
+        let mut host = kernel.within(|| Host::new(1500, false, StackConfig::default()))??;
+        let listener = host.listen(5001)?;
+        let namespace = kernel.clone();
+        let client = std::thread::spawn(move || {
+            let mut stream = namespace.within(|| TcpStream::connect((OURS, 5001)))??;
+            let all = bytes(URGENT_AT + 100);
+            net::send(&stream, &all[..=URGENT_AT], SendFlags::OOB)?;
+            stream.write_all(&all[URGENT_AT + 1..])?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            ensure!(stream.read(&mut [0])? == 0, "nothing was sent to the client");
+            Ok(())
+        });
+        let id = host.accept(listener)?;
+        let mark = host.run(|host| host.stack.tcp(id)?.urgent().filter(|mark| mark.byte.is_some()))?;
+        ensure!(mark.offset == Some(URGENT_AT as u64) && mark.byte == Some(byte(URGENT_AT)), "{mark:?}");
+        host.receive(id, URGENT_AT + 100, byte)?;
+        host.stack.tcp_shutdown(id);
+        host.run(|_| client.is_finished().then_some(()))?;
+        join(client)?;
+        judge_pointers(&host.seen, true)
     }
 
     fn our_probes_keep_a_connection_until_nobody_answers(lab) {
@@ -392,12 +477,15 @@ lab_test! {
         let mut host = kernel.within(|| Host::new(1500, false, StackConfig::default()))??;
         let listener = host.listen(5001)?;
         let namespace = kernel.clone();
+        let (give, take) = std::sync::mpsc::channel();
         let client = std::thread::spawn(move || {
             let mut stream = namespace.within(|| TcpStream::connect((OURS, 5001)))??;
             sockopt::set_tcp_keepidle(&stream, Duration::from_secs(1))?;
             sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(1))?;
-            sockopt::set_tcp_keepcnt(&stream, 2)?;
+            // Many: the machine may stand still for a while, and the host with it.
+            sockopt::set_tcp_keepcnt(&stream, 30)?;
             sockopt::set_socket_keepalive(&stream, true)?;
+            give.send(stream.try_clone()?)?;
             let error = stream.read(&mut [0]).err().context("nothing is ever sent")?;
             ensure!(error.kind() == ErrorKind::TimedOut, "{error}");
             Ok(())
@@ -406,6 +494,7 @@ lab_test! {
         host.run(|host| (probes(&host.seen, true).ok()? >= 2).then_some(()))?;
         ensure!(!client.is_finished() && host.stack.tcp(id).is_some_and(|connection| connection.error().is_none()));
         host.manners.cut = true;
+        sockopt::set_tcp_keepcnt(take.recv()?, 2)?;
         host.run(|_| client.is_finished().then_some(()))?;
         join(client)
     }

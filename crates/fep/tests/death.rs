@@ -1,35 +1,11 @@
 //! Applications that end at any moment: their peers are treated as by an exiting process under Linux, and everything
-//! that they held comes back.
+//! that they held comes back. (Thousands of them: `death_cycles.rs`.)
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
 
 use base::Duration;
 use common::{World, pattern};
-use outboard_fep::worker::Tables;
-
-/// Resident memory of this process in bytes.
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
-}
-
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
-/// The time in which everything that lingers ends: TIME-WAIT, orphans, ARP.
-fn let_linger(world: &mut World) {
-    world.pass(Duration::from_secs(200));
-}
-
-fn assert_empty(world: &World) {
-    let tables = world.worker.tables();
-    let rest = Tables { timers: 0, ..tables };
-    assert_eq!(rest, Tables::default());
-    // What is left are the neighbour cache's.
-    assert!(tables.timers <= 2, "{tables:?}");
-}
 
 #[test]
 fn connections_that_nobody_accepted_are_reset_by_death_and_the_others_are_closed_in_order() {
@@ -71,8 +47,8 @@ fn what_was_sent_before_death_still_arrives() {
     assert!(world.peer.tcp(peer).unwrap().is_peer_closed());
     assert_eq!(world.worker.tables().applications, 0);
     world.peer.close(world.now, peer).unwrap();
-    let_linger(&mut world);
-    assert_empty(&world);
+    world.let_linger();
+    world.assert_empty();
 }
 
 #[test]
@@ -129,8 +105,8 @@ fn death_in_the_middle_of_a_transfer_frees_everything() {
     for &peer in &peers {
         let _ = world.peer.close(world.now, peer);
     }
-    let_linger(&mut world);
-    assert_empty(&world);
+    world.let_linger();
+    world.assert_empty();
 }
 
 #[test]
@@ -149,56 +125,6 @@ fn a_peer_that_is_gone_too_does_not_hold_an_orphan_for_ever() {
     world.pass(Duration::from_secs(2));
     assert_eq!(world.worker.tables().applications, 0);
     assert_eq!(world.worker.tables().sockets, 1, "the orphan still tries");
-    let_linger(&mut world);
-    assert_empty(&world);
-}
-
-/// One application that connects, is connected to, is in the middle of transfers both ways, and dies.
-fn live_and_die(world: &mut World, listener: stack::SocketId) {
-    let mut app = world.app();
-    app.listen(7);
-    let mut out = app.connect(80);
-    world.settle();
-    let peer = world.peer.tcp_accept(listener).unwrap();
-    let other = world.peer_connects(7);
-    world.settle();
-    let accepted = app.accepted();
-    let mut incoming = app.stream(accepted[0]);
-    out.write(&[1; 20_000]);
-    incoming.write(&[2; 20_000]);
-    world.peer_sends(peer, &[3; 20_000]);
-    world.peer_sends(other, &[4; 20_000]);
-    world.worker.turn(world.now);
-    world.worker.end_application(app.place);
-    drop((out, incoming, app));
-    world.settle();
-    for socket in [peer, other] {
-        world.peer.tcp_abort(socket);
-        let _ = world.peer.close(world.now, socket);
-    }
-    world.settle();
-    world.peer_looks();
-}
-
-#[test]
-fn ten_thousand_connect_and_die_cycles_leave_nothing() {
-    let mut world = World::new();
-    let listener = world.peer_listens(80);
-    for _ in 0..500 {
-        live_and_die(&mut world, listener);
-    }
-    let_linger(&mut world);
-    assert_empty(&world);
-    let (memory, open) = (resident(), descriptors());
-    for round in 0..10_000 {
-        live_and_die(&mut world, listener);
-        if round % 1_000 == 0 {
-            let_linger(&mut world);
-        }
-    }
-    let_linger(&mut world);
-    assert_empty(&world);
-    assert_eq!(descriptors(), open);
-    let growth = resident().saturating_sub(memory);
-    assert!(growth < 4 << 20, "{growth} bytes more than before");
+    world.let_linger();
+    world.assert_empty();
 }

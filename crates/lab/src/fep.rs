@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::{Lab, Namespace, Process, Spawn};
 
 /// How long a FEP may take to come up or to go.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The `outboard` executable: `OUTBOARD_BIN`, or this program itself if it is `outboard`, or the one that stands beside
 /// it or above it in cargo's target folder.

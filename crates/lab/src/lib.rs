@@ -35,6 +35,7 @@ pub use fep::{Fep, FepConfig, executable};
 pub use isolated::isolated;
 pub use namespace::{Link, LinkEnd, Namespace, wait_for_port};
 pub use process::{Process, Spawn};
+pub use sys::is_at_mark;
 
 /// One laboratory: a place for files, and the maker of namespaces.
 ///

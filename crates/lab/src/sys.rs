@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -60,6 +60,20 @@ impl Drop for PrivateDirectory {
         // Lazily: a program that is just ending may still stand in it. It goes with the mount namespace anyway.
         let _ = rustix::mount::unmount(self.directory.path(), UnmountFlags::DETACH);
     }
+}
+
+/// Whether the next byte of a kernel's TCP socket is its peer's urgent one (sockatmark(3)).
+pub fn is_at_mark(socket: impl AsFd) -> io::Result<bool> {
+    // SAFETY: no pointers.
+    match unsafe { sockatmark(socket.as_fd().as_raw_fd()) } {
+        -1 => Err(io::Error::last_os_error()),
+        at_mark => Ok(at_mark != 0),
+    }
+}
+
+unsafe extern "C" {
+    /// Of the C library; the `libc` crate does not declare it.
+    fn sockatmark(socket: libc::c_int) -> libc::c_int;
 }
 
 /// What all threads of a process have spent of the processors, those that have ended included.

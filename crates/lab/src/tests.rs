@@ -84,22 +84,33 @@ crate::lab_test! {
 
     fn a_known_load_is_measured(lab) {
         let namespace = lab.namespace("alone")?;
-        // A thread's own clock says how much it has burned: the known cost that all other readings must agree with.
-        let burn = "import time,sys\nwhile time.thread_time() < 0.5: pass\nprint(time.process_time(), flush=True)\nsys.stdin=None\ntime.sleep(1000)";
+        // A program's own clock says how much it has burned, once before all other readings and once behind them.
+        let burn = "import os,sys,time\nwhile time.thread_time() < 0.5: pass\nprint(time.process_time(), flush=True)\n\
+            while not os.path.exists(sys.argv[1]): time.sleep(0.01)\nprint(time.process_time(), flush=True)\ntime.sleep(1000)";
+        let seen = lab.file("seen");
         let group = Group::new("known-load");
         let mut spawn = namespace.command("/usr/bin/python3");
-        spawn.args(["-c", burn]);
+        spawn.args(["-c", burn]).arg(&seen);
         if let Some(group) = &group { spawn.in_group(group)?; }
         let process = lab.start("burner", spawn)?;
-        while !process.stdout()?.ends_with('\n') {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let known = Duration::from_secs_f64(process.stdout()?.trim().parse().context("a number")?);
+        let says = |count: usize| -> Result<Duration> {
+            loop {
+                let text = process.stdout()?;
+                if let Some(line) = text.split_inclusive('\n').nth(count).and_then(|line| line.strip_suffix('\n')) {
+                    return Ok(Duration::from_secs_f64(line.parse().context("a number")?));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let before = says(0)?;
         let readings = [Some(cpu::process(process.id())?), Some(cpu::tree(process.id())?), group.as_ref().map(Group::time).transpose()?];
+        std::fs::write(&seen, "")?;
+        let after = says(1)?;
         for reading in readings.into_iter().flatten() {
-            let difference = reading.total().as_secs_f64() - known.as_secs_f64();
-            // What the program does after it took its own reading: printing, and going to sleep.
-            ensure!((-0.002..0.05).contains(&difference), "{reading:?} is not about {known:?}");
+            let total = reading.total();
+            // The clock of a group is one of microseconds; a group also has what the program's start took before its clock began.
+            let (least, most) = (before - Duration::from_millis(2), after + Duration::from_millis(50));
+            ensure!((least..most).contains(&total), "{reading:?} is not between {before:?} and {after:?}");
         }
         Ok(())
     }

@@ -179,6 +179,39 @@ impl TcpStream {
         Ok(self.raw().options().ttl)
     }
 
+    /// Sends `byte` as urgent data (`MSG_OOB`), behind what is queued.
+    ///
+    /// New applications should not use it (RFC 6093 §5): middle boxes clear the pointer, one mark overwrites the one before, and
+    /// no two systems agree in every detail. It is there for protocols that have it (telnet, rlogin, FTP's abort).
+    pub fn send_urgent(&self, byte: u8) -> io::Result<()> {
+        loop {
+            match self.raw().send_urgent(&[IoSlice::new(&[byte])]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_writable()?,
+                other => return other.map(|_| ()),
+            }
+        }
+    }
+
+    /// The peer's last urgent byte, out of the line and at once. `None`: there is none, or it was received or passed before,
+    /// or it has not come yet although it is announced.
+    pub fn recv_urgent(&self) -> io::Result<Option<u8>> {
+        match self.raw().recv_urgent(false) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EAGAIN)) => Ok(None),
+            other => other,
+        }
+    }
+
+    /// Whether the next byte is the peer's urgent one. A read never goes beyond the mark at once.
+    pub fn is_at_mark(&self) -> bool {
+        self.raw().is_at_mark()
+    }
+
+    /// Whether urgent bytes are read in the line, like all others (`SO_OOBINLINE`), as RFC 6093 §6 recommends. By default reads
+    /// pass over them.
+    pub fn set_urgent_inline(&self, inline: bool) -> io::Result<()> {
+        self.raw().set_option(SocketOption::UrgentInline(inline))
+    }
+
     /// A reader is woken only when so many bytes are there (or the stream ends). 1 is the default. A low-water mark
     /// that the peer never reaches makes a reader wait for ever; it is for bulk data of known length.
     pub fn set_receive_low_water(&self, bytes: u32) -> io::Result<()> {

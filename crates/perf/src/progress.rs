@@ -1,6 +1,6 @@
 //! What a person sees while a measurement runs: on standard error, with a live rate.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,9 @@ pub struct Progress {
     bar: ProgressBar,
     lines: bool,
     json: bool,
+    /// Whether operations are what counts, and not bytes.
+    by_operation: Cell<bool>,
+    workload: RefCell<String>,
     /// The link's bytes and the time at the last turn, to tell the rate from.
     last: Cell<Option<(u64, Instant)>>,
 }
@@ -45,11 +48,20 @@ impl Progress {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(250));
         let lines = !quiet && !std::io::stderr().is_terminal();
-        Self { bar, lines, json, last: Cell::new(None) }
+        Self {
+            bar,
+            lines,
+            json,
+            by_operation: Cell::new(false),
+            workload: RefCell::default(),
+            last: Cell::new(None),
+        }
     }
 
     /// What is about to be done.
     pub(crate) fn start(&self, workload: &str, options: &Map<String, Value>) {
+        workload.clone_into(&mut self.workload.borrow_mut());
+        self.by_operation.set(matches!(workload, "rr" | "crr" | "connections" | "zero"));
         self.tell("start", &json!({"workload": workload, "options": options}));
     }
 
@@ -113,12 +125,12 @@ impl Progress {
         self.tell("trial", &json!({"subject": subject, "trial": number, "result": trial}));
         if self.lines {
             let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
-            let rate = if trial.total.bytes > trial.total.operations {
+            let rate = if trial.total.bytes > trial.total.operations && !self.by_operation.get() {
                 units::bit_rate(trial.total.bits_per_second)
             } else {
                 units::scaled(trial.total.operations_per_second, "operations/s")
             };
-            eprintln!("trial {done} of {all}: {subject}, {rate}");
+            eprintln!("{}, trial {done} of {all}: {subject}, {rate}", self.workload.borrow());
         }
     }
 

@@ -169,6 +169,14 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
         {
             return errno::fail(libc::EINVAL);
         }
+        if let Some(at_mark) = (request == SIOCATMARK).then(|| is_at_mark(held.as_ref())).flatten() {
+            if address.is_null() {
+                return errno::fail(libc::EFAULT);
+            }
+            // SAFETY: this request takes a pointer to an int.
+            unsafe { address.write_unaligned(at_mark.into()) };
+            return 0;
+        }
         if let Some(answer) = answer(held.as_ref(), request) {
             if address.is_null() {
                 return errno::fail(libc::EFAULT);
@@ -189,6 +197,24 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
     }
     // SAFETY: the caller's argument.
     unsafe { real::ioctl(fd, request, argument) }
+}
+
+/// Not among libc's constants.
+const SIOCATMARK: c_ulong = 0x8905;
+
+/// Whether the next byte of a stream that the stack carries is the urgent one.
+fn is_at_mark(held: Option<&Held>) -> Option<bool> {
+    let (socket, outboard) = carried(held)?;
+    (socket.kind == Kind::Stream).then(|| outboard.is_at_mark())
+}
+
+/// See sockatmark(3), which asks the kernel without passing here.
+#[unsafe(no_mangle)]
+pub(crate) extern "C-unwind" fn sockatmark(fd: c_int) -> c_int {
+    let mut at_mark: c_int = 0;
+    let address = (&raw mut at_mark).expose_provenance() as c_ulong;
+    // SAFETY: the request takes a pointer to an int.
+    if unsafe { ioctl(fd, SIOCATMARK, address) } < 0 { -1 } else { at_mark }
 }
 
 /// How much waits to be received (`FIONREAD`) or to be acknowledged (`SIOCOUTQ`).

@@ -50,7 +50,8 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Opti
             }
             None => message.msg_namelen = 0,
         }
-        message.msg_flags = if received.truncated { libc::MSG_TRUNC } else { 0 };
+        message.msg_flags = if received.truncated { libc::MSG_TRUNC } else { 0 }
+            | if received.urgent { libc::MSG_OOB } else { 0 };
         if socket.tells_left() && socket.kind == Kind::Stream {
             // SAFETY: the caller's room for ancillary data.
             unsafe { tell_left(message, outboard.left_to_read()) };

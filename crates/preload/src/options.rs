@@ -27,11 +27,12 @@ const REFUSED: [(c_int, c_int); 9] = [
 ];
 
 /// Options that a socket may have before it becomes the stack's; they are read back from the kernel's socket then.
-const CARRIED: [(c_int, c_int); 17] = [
+const CARRIED: [(c_int, c_int); 18] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
     (libc::SOL_SOCKET, libc::SO_BROADCAST),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE),
     (libc::SOL_SOCKET, libc::SO_LINGER),
     (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
     (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
@@ -207,6 +208,7 @@ fn meaning(level: c_int, name: c_int, bytes: &[u8]) -> Option<SocketOption> {
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => SocketOption::ReusePort(number != 0),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => SocketOption::KeepAlive(number != 0),
         (libc::SOL_SOCKET, libc::SO_BROADCAST) => SocketOption::Broadcast(number != 0),
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => SocketOption::UrgentInline(number != 0),
         (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => SocketOption::ReceiveBuffer(count),
         (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => SocketOption::SendBuffer(count),
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => SocketOption::ReceiveLowWater(count),
@@ -319,6 +321,7 @@ fn stream_option(options: &Options, level: c_int, name: c_int) -> Option<c_int> 
         (libc::SOL_TCP, libc::TCP_NODELAY) => options.nodelay.into(),
         (libc::SOL_TCP, libc::TCP_CORK) => options.cork.into(),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keepalive.into(),
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.urgent_inline.into(),
         (libc::SOL_TCP, libc::TCP_KEEPIDLE) => seconds(options.keepalive_idle),
         (libc::SOL_TCP, libc::TCP_KEEPINTVL) => seconds(options.keepalive_interval),
         (libc::SOL_TCP, libc::TCP_KEEPCNT) => c_int::try_from(options.keepalive_probes).unwrap_or(c_int::MAX),

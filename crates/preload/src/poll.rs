@@ -201,7 +201,7 @@ impl<'a> Poll<'a> {
 }
 
 fn interest_of(events: i16) -> Interest {
-    let read = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP;
+    let read = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP | libc::POLLPRI;
     let write = libc::POLLOUT | libc::POLLWRNORM;
     Interest { readable: events & read != 0, writable: events & write != 0 }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Received {
     pub(crate) remote: Option<SocketAddr>,
     /// Whether the datagram was cut.
     pub(crate) truncated: bool,
+    /// Whether it is an urgent byte out of the line.
+    pub(crate) urgent: bool,
 }
 
 /// Receives on a socket whose traffic the stack carries, alone or beside the kernel. `None`: the kernel's socket is
@@ -48,14 +50,16 @@ fn receive_stream(
     flags: c_int,
 ) -> io::Result<Received> {
     if flags & libc::MSG_OOB != 0 {
-        // As on Linux with SO_OOBINLINE: urgent data stays in the stream (RFC 6093 §4).
-        return Err(errno::error(libc::EINVAL));
+        return receive_urgent(outboard, buffers, flags);
     }
     let peek = flags & libc::MSG_PEEK != 0;
     let all = flags & libc::MSG_WAITALL != 0 && !peek;
     let mut deadline = LazyDeadline::new(|| socket.receive_deadline());
     let mut done = 0;
     loop {
+        if done > 0 && outboard.is_at_mark() {
+            break;
+        }
         let attempt = if flags & libc::MSG_TRUNC != 0 && !peek {
             outboard.discard(total(buffers) - done)
         } else if done == 0 {
@@ -82,6 +86,19 @@ fn receive_stream(
         }
     }
     Ok(Received { count: done, ..Received::default() })
+}
+
+/// Receives the urgent byte, out of the line (Linux: `tcp_recv_urg`).
+fn receive_urgent(outboard: &Socket, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> io::Result<Received> {
+    let Some(byte) = outboard.recv_urgent(flags & libc::MSG_PEEK != 0)? else {
+        return Ok(Received::default());
+    };
+    let place = buffers.iter_mut().find(|buffer| !buffer.is_empty());
+    let truncated = place.is_none();
+    if let Some(place) = place.filter(|_| flags & libc::MSG_TRUNC == 0) {
+        place[0] = byte;
+    }
+    Ok(Received { count: usize::from(!truncated), truncated, urgent: true, ..Received::default() })
 }
 
 /// Receives into what is behind the first `done` bytes of `buffers`.
@@ -111,6 +128,7 @@ fn receive_datagram(
                     count: if whole { datagram.length } else { datagram.copied },
                     remote: Some(datagram.remote),
                     truncated: datagram.copied < datagram.length,
+                    urgent: false,
                 }));
             }
             Err(error) if errno::is_again(&error) => {}
@@ -166,14 +184,15 @@ fn send_stream(
     flags: c_int,
 ) -> io::Result<usize> {
     let length = total(buffers);
-    let more = flags & libc::MSG_MORE != 0;
+    let (more, urgent) = (flags & libc::MSG_MORE != 0, flags & libc::MSG_OOB != 0);
     let mut deadline = LazyDeadline::new(|| socket.send_deadline());
     let mut done = 0;
     loop {
         let attempt = match done {
+            0 if urgent => outboard.send_urgent(buffers),
             0 if more => outboard.send_more(buffers),
             0 => outboard.send(buffers),
-            _ => send_behind(outboard, buffers, done),
+            _ => send_behind(outboard, buffers, done, urgent),
         };
         match attempt {
             Ok(count) => {
@@ -194,14 +213,22 @@ fn send_stream(
     }
 }
 
-fn send_behind(outboard: &Socket, buffers: &[IoSlice<'_>], mut done: usize) -> io::Result<usize> {
+fn send_behind(
+    outboard: &Socket,
+    buffers: &[IoSlice<'_>],
+    mut done: usize,
+    urgent: bool,
+) -> io::Result<usize> {
+    let send = |buffers: &[IoSlice<'_>]| {
+        if urgent { outboard.send_urgent(buffers) } else { outboard.send(buffers) }
+    };
     for (index, buffer) in buffers.iter().enumerate() {
         if done < buffer.len() {
-            let first = outboard.send(&[IoSlice::new(&buffer[done..])])?;
+            let first = send(&[IoSlice::new(&buffer[done..])])?;
             if first < buffer.len() - done || index + 1 == buffers.len() {
                 return Ok(first);
             }
-            return Ok(first + outboard.send(&buffers[index + 1..]).unwrap_or(0));
+            return Ok(first + send(&buffers[index + 1..]).unwrap_or(0));
         }
         done -= buffer.len();
     }
@@ -215,6 +242,9 @@ fn send_datagram(
     remote: Option<SocketAddr>,
     flags: c_int,
 ) -> io::Result<usize> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(errno::error(libc::EOPNOTSUPP));
+    }
     let mut deadline = LazyDeadline::new(|| socket.send_deadline());
     loop {
         match outboard.send_to(buffers, remote.map(for_stack)) {

@@ -6,12 +6,14 @@
 //! ```
 //!
 //! `stream CHUNK MTU` carries one stream, of which the application writes and reads CHUNK bytes at a time; `churn` opens and
-//! closes connections; `beside COUNT` sends two segments on one connection after the other of so many, the second of them twice. Each says on standard
-//! output how many units its work was. What is counted is named by the functions of `link` that it runs through.
+//! closes connections; `beside COUNT` sends two segments on one connection after the other of so many, the second of them twice;
+//! `operation crr|rr|udp_rr|stream HOSTS COUNT` does so many operations of a workload between two hosts, or on one. Each says
+//! on standard output how many units its work was. What is counted is named by the functions that it runs through.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 mod link;
+mod operations;
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -51,6 +53,13 @@ fn main() -> ExitCode {
             (0..ROUNDS).for_each(|_| crowd.round());
             println!("units {}", ROUNDS * ROUND.min(count));
         }
+        ["operation", kind, hosts @ ("1" | "2"), count] => {
+            let Some(count) = number(count) else { return usage() };
+            if !operations::run(kind, if *hosts == "1" { 1 } else { 2 }, count as u32) {
+                return usage();
+            }
+            println!("units {count}");
+        }
         ["connections"] | [] => table(),
         _ => return usage(),
     }
@@ -58,7 +67,9 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: cost [connections | stream CHUNK MTU | churn | beside COUNT]");
+    eprintln!(
+        "usage: cost [connections | stream CHUNK MTU | churn | beside COUNT | operation KIND HOSTS COUNT]"
+    );
     ExitCode::from(2)
 }
 

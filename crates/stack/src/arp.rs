@@ -104,13 +104,16 @@ impl<B: BufferFamily> Stack<B> {
         let half = REACHABLE_TIME.as_nanos() / 2;
         let reachable_for = Duration::from_nanos(half + self.rng.below(2 * half));
         let Some(entry) = self.neighbours.get_mut(key) else { return };
-        let hardware = packet.sender_hardware;
-        if entry.on_evidence(now, hardware, evidence, reachable_for) {
+        let (hardware, before) = (packet.sender_hardware, entry.known());
+        let may_go = entry.on_evidence(now, hardware, evidence, reachable_for);
+        let is_news = entry.known() != before;
+        if may_go {
             if let Some(timer) = entry.timer.take() {
                 self.wheel.cancel(timer);
             }
             self.on_resolved(key, hardware);
         }
+        self.neighbours.changes += u64::from(is_news);
     }
 
     /// What waited for a neighbour may go.
@@ -141,6 +144,7 @@ impl<B: BufferFamily> Stack<B> {
 
     fn on_neighbour_failed(&mut self, now: Instant, key: Key) {
         self.stats.neighbour_failures += 1;
+        self.neighbours.changes += 1;
         while let Some(frame) = self.neighbours.get_mut(key).and_then(|entry| entry.pop_waiting()) {
             self.stats.drop_neighbour_failed += 1;
             self.on_undeliverable(&frame);

@@ -46,6 +46,8 @@ pub(crate) struct FlowTable {
     hash: KeyedState,
     /// What was found last: the next packet is likely to belong to the same.
     recent: Option<(FourTuple, Target)>,
+    /// Changes whenever a target comes or goes.
+    version: u64,
     lookups: u64,
     comparisons: u64,
 }
@@ -67,7 +69,7 @@ impl Target {
 
 impl FlowTable {
     pub(crate) fn new(hash: KeyedState) -> Self {
-        Self { table: HashTable::new(), hash, recent: None, lookups: 0, comparisons: 0 }
+        Self { table: HashTable::new(), hash, recent: None, version: 0, lookups: 0, comparisons: 0 }
     }
 
     /// What `tuple` belongs to; `same` says whether a target has exactly these ends.
@@ -92,10 +94,27 @@ impl FlowTable {
         Some(target)
     }
 
+    /// What [`is_still`](Self::is_still) asks for.
+    pub(crate) const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether what was found at that version would be found again. It counts as a lookup if so.
+    #[inline]
+    pub(crate) fn is_still(&mut self, version: u64) -> bool {
+        if version != self.version {
+            return false;
+        }
+        self.lookups += 1;
+        self.comparisons += 1;
+        true
+    }
+
     /// Enters a target. The caller has made sure that the ends are not taken.
     pub(crate) fn insert(&mut self, tuple: &FourTuple, target: Target) {
         let entry = Entry { tag: self.tag(tuple), target: target.encode() };
         self.recent = None;
+        self.version += 1;
         self.table.insert_unique(spread(entry.tag), entry, |entry| spread(entry.tag));
     }
 
@@ -103,6 +122,7 @@ impl FlowTable {
     pub(crate) fn remove(&mut self, tuple: &FourTuple, target: Target) {
         let (tag, code) = (self.tag(tuple), target.encode());
         self.recent = None;
+        self.version += 1;
         if let TableEntry::Occupied(found) =
             self.table.entry(spread(tag), |entry| entry.target == code, |entry| spread(entry.tag))
         {

@@ -119,6 +119,10 @@ impl ReceiveBuffer for HeapStream {
         Ok(())
     }
 
+    fn consumed(&mut self) -> Option<u64> {
+        Some(self.receive.start)
+    }
+
     fn place_verified(&mut self, offset: u64, bytes: &[u8], sum: Sum) -> Result<bool, NoMemory> {
         let ring = &mut self.receive;
         if offset < ring.start || offset + bytes.len() as u64 > ring.start + DEFAULT_LIMIT as u64 {

@@ -26,6 +26,8 @@ pub(crate) struct Packet<'a> {
     pub(crate) quote: &'a [u8],
     pub(crate) checksum: ChecksumIn,
     pub(crate) segment_size: u16,
+    /// The interface it came in by.
+    pub(crate) interface: InterfaceId,
     /// When the device received it.
     pub(crate) arrival: Instant,
     /// To all or to a group, by its address or its frame.
@@ -84,6 +86,9 @@ impl<B: BufferFamily> Stack<B> {
             return;
         };
         if link.capabilities.medium == Medium::Ip {
+            if self.continue_run(now, arrival, interface, frame) {
+                return;
+            }
             self.handle_ip(now, arrival, interface, frame, false);
             return;
         }
@@ -99,9 +104,13 @@ impl<B: BufferFamily> Stack<B> {
         match header.ethertype {
             EtherType::IPV4 | EtherType::IPV6 => {
                 let packet = RxFrame { bytes: payload, ..*frame };
+                if !to_group && self.continue_run(now, arrival, interface, &packet) {
+                    return;
+                }
                 self.handle_ip(now, arrival, interface, &packet, to_group);
             }
             EtherType::ARP => self.handle_arp(now, interface, payload),
+            // A filter of `device::tap` drops what has no arm here before it is read.
             _ => self.stats.drop_ether_type += 1,
         }
     }
@@ -152,6 +161,7 @@ impl<B: BufferFamily> Stack<B> {
             quote: frame.bytes.get(..usize::from(header.total_len)).unwrap_or(frame.bytes),
             checksum: frame.checksum,
             segment_size: frame.segment_size,
+            interface,
             arrival,
             to_group,
         };

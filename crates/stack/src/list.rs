@@ -29,6 +29,11 @@ impl Link {
     pub(crate) const fn new() -> Self {
         Self { next: NIL, prev: UNLINKED }
     }
+
+    /// Whether the element is in a list.
+    pub(crate) const fn is_linked(&self) -> bool {
+        self.prev != UNLINKED
+    }
 }
 
 impl List {

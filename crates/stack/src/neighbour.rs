@@ -52,6 +52,16 @@ pub enum NeighbourState {
     Failed,
 }
 
+impl NeighbourState {
+    /// Whether there is a hardware address to send to.
+    pub fn is_known(self) -> bool {
+        match self {
+            Self::Reachable | Self::Stale | Self::Delay | Self::Probe => true,
+            Self::New | Self::Incomplete | Self::Failed => false,
+        }
+    }
+}
+
 /// What to do with a packet for this neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -110,11 +120,13 @@ pub(crate) struct Neighbours {
     entries: Slab<Neighbour>,
     index: HashMap<(InterfaceId, IpAddr), u32, KeyedState>,
     max_entries: usize,
+    /// How often an entry came or went, or was found to have another address than it had or none.
+    pub(crate) changes: u64,
 }
 
 impl Neighbours {
     pub(crate) fn new(max_entries: usize, hash: KeyedState) -> Self {
-        Self { entries: Slab::new(), index: HashMap::with_hasher(hash), max_entries }
+        Self { entries: Slab::new(), index: HashMap::with_hasher(hash), max_entries, changes: 0 }
     }
 
     pub(crate) fn find(&self, interface: InterfaceId, address: IpAddr) -> Option<Key> {
@@ -154,6 +166,7 @@ impl Neighbours {
             timer: None,
         });
         self.index.insert((interface, address), key.index);
+        self.changes += 1;
         (Some(key), timer)
     }
 
@@ -192,12 +205,18 @@ impl Neighbours {
             .filter(|(_, entry)| entry.sockets.is_empty() && entry.waiting.is_empty())
             .min_by_key(|(_, entry)| (rank(entry), entry.used))?;
         let entry = self.entries.remove(key.index)?;
+        self.changes += 1;
         self.index.remove(&(entry.interface, entry.address));
         Some(entry)
     }
 }
 
 impl Neighbour {
+    /// The address that is known, so that hearing of it again is no news.
+    pub(crate) fn known(&self) -> Option<EthernetAddress> {
+        self.state.is_known().then_some(self.hardware)
+    }
+
     /// A packet wants to go to this neighbour.
     pub(crate) fn on_use(&mut self, now: Instant) -> Use {
         self.used = now;
@@ -257,8 +276,7 @@ impl Neighbour {
     ) -> bool {
         let waiting = matches!(self.state, NeighbourState::Incomplete);
         let asked = matches!(self.state, NeighbourState::Incomplete | NeighbourState::Probe);
-        let known =
-            !matches!(self.state, NeighbourState::New | NeighbourState::Incomplete | NeighbourState::Failed);
+        let known = self.state.is_known();
         let moved = known && hardware != self.hardware;
         if moved && now.saturating_since(self.confirmed) < LOCK_TIME {
             return false;

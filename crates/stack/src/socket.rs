@@ -3,6 +3,7 @@
 use base::Instant;
 use core::net::SocketAddr;
 use hashbrown::HashMap;
+use std::collections::BTreeMap;
 
 use crate::buffers::BufferFamily;
 use crate::config::SocketOptions;
@@ -285,24 +286,45 @@ impl<B: BufferFamily> Links for FamilyLinks<'_, B> {
 /// Sockets by their local end alone: listeners, UDP.
 pub(crate) struct Endpoints {
     map: HashMap<SocketAddr, Vec<u32>, KeyedState>,
+    /// How many are at each port.
+    ports: BTreeMap<u16, u32>,
+    /// How often a port came or went.
+    pub(crate) changes: u64,
 }
 
 impl Endpoints {
     pub(crate) fn new(hash: KeyedState) -> Self {
-        Self { map: HashMap::with_hasher(hash) }
+        Self { map: HashMap::with_hasher(hash), ports: BTreeMap::new(), changes: 0 }
     }
 
     pub(crate) fn insert(&mut self, local: SocketAddr, index: u32) {
+        let at_port = self.ports.entry(local.port()).or_default();
+        *at_port += 1;
+        self.changes += u64::from(*at_port == 1);
         self.map.entry(local).or_default().push(index);
     }
 
     pub(crate) fn remove(&mut self, local: SocketAddr, index: u32) {
-        if let Some(group) = self.map.get_mut(&local) {
-            group.retain(|&other| other != index);
-            if group.is_empty() {
-                self.map.remove(&local);
+        let Some(group) = self.map.get_mut(&local) else { return };
+        let before = group.len();
+        group.retain(|&other| other != index);
+        if group.len() < before
+            && let Some(at_port) = self.ports.get_mut(&local.port())
+        {
+            *at_port -= 1;
+            if *at_port == 0 {
+                self.ports.remove(&local.port());
+                self.changes += 1;
             }
         }
+        if group.is_empty() {
+            self.map.remove(&local);
+        }
+    }
+
+    /// The ports at which there is any.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = u16> {
+        self.ports.keys().copied()
     }
 
     /// The sockets at exactly `local`, else those at its port with the wildcard address.

@@ -22,7 +22,7 @@ use crate::route::{Route, RouteTable};
 use crate::slab::Slab;
 use crate::socket::{ChangedLinks, Endpoints, Kind, Socket, SocketKind};
 use crate::stats::{Stats, Work};
-use crate::tcp_sockets::{Crowds, FastOpenState, TimeWaitRecord};
+use crate::tcp_sockets::{Crowds, FastOpenState, Run, TimeWaitRecord};
 use crate::wheel::{TimerKey, Wheel};
 
 /// Steps of the timer wheel in one call of `handle_deadlines`.
@@ -107,6 +107,8 @@ pub struct Stack<B: BufferFamily> {
     pub(crate) locals: Vec<(IpAddr, InterfaceId)>,
     /// From whom to whom, over which interface, a packet last passed the checks of its addresses.
     pub(crate) passed: Option<(InterfaceId, Ipv4Addr, Ipv4Addr)>,
+    /// Segments of one flow that are under way one behind the other.
+    pub(crate) run: Option<Run>,
     pub(crate) routes: RouteTable,
     pub(crate) neighbours: Neighbours,
     pub(crate) path_mtus: PathMtus,
@@ -158,6 +160,7 @@ impl<B: BufferFamily> Stack<B> {
             interfaces: Vec::new(),
             locals: Vec::new(),
             passed: None,
+            run: None,
             routes: RouteTable::default(),
             neighbours: Neighbours::new(config.max_neighbours, hash.clone()),
             path_mtus: PathMtus::path_mtus(hash.clone()),
@@ -387,6 +390,17 @@ impl<B: BufferFamily> Stack<B> {
         })
     }
 
+    /// The ports at which some UDP socket takes datagrams from anybody.
+    pub fn udp_ports(&self) -> impl Iterator<Item = u16> {
+        self.udp_endpoints.ports()
+    }
+
+    /// Grows whenever [`udp_ports`](Self::udp_ports) or what is known of [`neighbours`](Self::neighbours) changes: for an owner
+    /// whose device drops what nobody here has a use for.
+    pub fn interest_changes(&self) -> u64 {
+        self.udp_endpoints.changes + self.neighbours.changes
+    }
+
     /// The counters.
     pub fn stats(&self) -> &Stats {
         &self.stats
@@ -453,6 +467,7 @@ impl<B: BufferFamily> Stack<B> {
         };
         self.locals = self.interfaces.iter().enumerate().flat_map(usable).collect();
         self.passed = None;
+        self.run = None;
         self.routes.bump_epoch();
     }
 

@@ -47,6 +47,8 @@ fn local_pair(world: &mut World, port: u16) -> (SocketId, SocketId) {
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Write(usize),
+    /// The last byte urgent.
+    WriteUrgent(usize),
     Read(usize),
     Shutdown,
     Close,
@@ -62,6 +64,8 @@ struct Sight {
     peer_closed: bool,
     send_closed: bool,
     error: Option<tcp::Error>,
+    /// The peer's last urgent byte, and where it is if it was not passed.
+    urgent: Option<(Option<u64>, Option<u8>)>,
 }
 
 /// One end, with what its owner knows.
@@ -88,6 +92,7 @@ impl End {
             peer_closed: connection.is_peer_closed(),
             send_closed: connection.is_send_closed(),
             error: connection.error(),
+            urgent: connection.urgent().map(|mark| (mark.offset, mark.byte)),
         })
     }
 
@@ -96,7 +101,7 @@ impl End {
         let now = world.now;
         let stack = world.stack(self.host);
         match act {
-            Act::Write(count) => {
+            Act::Write(count) | Act::WriteUrgent(count) => {
                 let (connection, stream) = stack.tcp_and_stream(id).unwrap();
                 let may = !connection.is_send_closed() && connection.state() != State::Closed;
                 if may && connection.queued_to() - connection.acked_to() < 100_000 {
@@ -104,7 +109,11 @@ impl End {
                         (self.written..).map(|at| pattern(self.seed, at)).take(count).collect();
                     stream.release(connection.acked_to());
                     self.written = stream.write(&bytes);
-                    stack.tcp_send(id, self.written);
+                    if let Act::WriteUrgent(_) = act {
+                        stack.tcp_send_urgent(id, self.written, self.written);
+                    } else {
+                        stack.tcp_send(id, self.written);
+                    }
                 }
             }
             Act::Read(count) => {
@@ -134,7 +143,8 @@ impl End {
 
 fn random_act(rng: &mut SeededRng) -> Act {
     match rng.below(20) {
-        0..7 => Act::Write(1 + rng.below(30_000) as usize),
+        0..5 => Act::Write(1 + rng.below(30_000) as usize),
+        5 | 6 => Act::WriteUrgent(1 + rng.below(3000) as usize),
         7..15 => Act::Read(1 + rng.below(60_000) as usize),
         15..17 => Act::Shutdown,
         17 | 18 => Act::Close,
@@ -221,6 +231,34 @@ fn bytes_go_both_ways_and_a_reader_that_pauses_stops_the_sender() {
 }
 
 #[test]
+fn an_urgent_byte_is_announced_through_a_closed_window_and_comes_with_the_bytes() {
+    let mut world = quiet_world(1, LinkConfig::default());
+    let (client, server) = local_pair(&mut world, 80);
+    let window = world.stack(0).tcp(server).unwrap().receive_limit() as usize;
+    let stack = world.stack(0);
+    let queued = stack.stream(client).unwrap().write(&vec![b'a'; window + 10]);
+    stack.tcp_send(client, queued);
+    world.flush();
+    let stack = world.stack(0);
+    assert_eq!(stack.tcp(server).unwrap().received_to(), window as u64);
+    let queued = stack.stream(client).unwrap().write(b"bcd");
+    stack.tcp_send_urgent(client, queued, queued);
+    world.flush();
+    let now = world.now;
+    let stack = world.stack(0);
+    let mark = stack.tcp(server).unwrap().urgent().unwrap();
+    assert_eq!((mark.offset, mark.byte), (Some(window as u64 + 12), None), "nothing else of it has come");
+    let mut got = Vec::new();
+    let read = stack.stream(server).unwrap().read(window as u64, &mut got);
+    stack.tcp_consumed(now, server, read);
+    world.flush();
+    let mark = world.stack(0).tcp(server).unwrap().urgent().unwrap();
+    assert_eq!((mark.offset, mark.byte), (Some(window as u64 + 12), Some(b'd')));
+    assert_eq!(world.stack(0).tcp(server).unwrap().received_to(), window as u64 + 13);
+    assert_eq!(world.frames, 0);
+}
+
+#[test]
 fn nobody_listens_or_the_queue_is_full() {
     let mut world = quiet_world(2, LinkConfig::default());
     let refused = world.connect(0, at(0, 81));
@@ -245,6 +283,32 @@ fn nobody_listens_or_the_queue_is_full() {
     let reset = world.stack(0).tcp(clients[2]).unwrap();
     assert_eq!((reset.state(), reset.error()), (State::Closed, Some(tcp::Error::Reset)));
     assert_eq!(world.state(0, clients[0]), State::Established, "it was accepted");
+}
+
+#[test]
+fn an_attempt_is_made_at_once_where_the_listener_is_here() {
+    let mut world = quiet_world(4, LinkConfig::default());
+    let (now, listener) = (world.now, world.listen(0, 80));
+    let met = world.connect(0, at(0, 80));
+    world.stack(0).tcp_meet(now, met);
+    assert_eq!(world.state(0, met), State::Established);
+    assert!(world.stack(0).tcp_accept(listener).is_some());
+    let refused = world.connect(0, at(0, 81));
+    world.stack(0).tcp_meet(now, refused);
+    assert_eq!(world.stack(0).tcp(refused).unwrap().error(), Some(tcp::Error::Refused));
+    // What cannot be done so goes its way: to another host, and to itself.
+    world.listen(1, 80);
+    let far = world.connect(0, at(1, 80));
+    let own = world.stack(0).tcp_bind(at(0, 5000), &SocketOptions::default()).unwrap();
+    world.stack(0).tcp_connect_bound(now, own, at(0, 5000), Default::default()).unwrap();
+    for id in [far, own, met] {
+        world.stack(0).tcp_meet(now, id);
+    }
+    assert_eq!(world.state(0, far), State::SynSent);
+    world.run_for(Duration::from_secs(3));
+    for id in [far, own, met] {
+        assert_eq!(world.state(0, id), State::Established);
+    }
 }
 
 #[test]

@@ -27,6 +27,7 @@ use crate::settings::Settings;
 use crate::state::{Action, Event, State};
 use crate::stats::Counters;
 use crate::timer::{Stamp, Timer, Timers};
+use crate::urgent::Urgent;
 
 /// One TCP connection, without clock, randomness, buffers or addresses of anybody.
 ///
@@ -51,6 +52,8 @@ pub struct Connection {
     /// Only while a larger segment size is searched for, or may be later.
     pub(crate) search: Option<Box<Search>>,
     pub(crate) stats: Counters,
+    /// Once there was urgent data.
+    pub(crate) urgent: Option<Box<Urgent>>,
     /// From when it is established.
     pub(crate) ledger: Option<Box<Ledger>>,
     /// What only matters while it is being opened in a special way.
@@ -148,6 +151,7 @@ impl Connection {
             challenges: ChallengeLimit::new(),
             ecn: EcnState::new(accurate),
             search: None,
+            urgent: None,
             stats: Counters::new(now),
             ledger: None,
             opening: None,

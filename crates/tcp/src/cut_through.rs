@@ -76,6 +76,13 @@ pub fn carry(
         from.on_peer_reset();
         return Carried { bytes: 0, stop: Stop::Parted };
     }
+    if let Some(urgent) = &from.urgent
+        && urgent.up > from.send.nxt
+        && to.state.receives_data()
+        && !to.orphaned
+    {
+        to.note_urgent_mark(urgent.up - 1, place);
+    }
     let carried = carry_bytes(from, to, bytes, place, most);
     if carried.bytes > 0 {
         note_progress(now, from, to);
@@ -119,6 +126,7 @@ fn carry_bytes(
             break;
         }
         let len = slice.len() as u64;
+        to.look_for_urgent_byte(to.recv.nxt, slice, to.recv.nxt + len);
         from.send.nxt += len;
         to.recv.nxt += len;
         carried.bytes += len;

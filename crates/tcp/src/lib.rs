@@ -13,7 +13,7 @@
 //! 7. `recovery/`: round trips, timeouts, RACK, probes, proportional rate reduction, undo; `congestion/`.
 //! 8. `path_mtu` and `path_memory`: what is known of the path.
 //! 9. `info` (`struct tcp_info`), `limited` (what limits sending, and for how long).
-//! 10. [`time_wait`], [`snapshot`].
+//! 10. `urgent`, [`time_wait`], [`snapshot`].
 #![forbid(unsafe_code)]
 
 mod challenge_ack;
@@ -43,6 +43,7 @@ pub mod state;
 pub mod stats;
 pub mod time_wait;
 mod timer;
+mod urgent;
 pub mod verdict;
 
 pub use config::{AccurateEcn, Config, CongestionAlgorithm, Keepalive, MtuProbing};
@@ -66,4 +67,5 @@ pub use snapshot::{RestoreError, Snapshot};
 pub use state::State;
 pub use stats::Stats;
 pub use time_wait::{TimeWait, TimeWaitVerdict};
+pub use urgent::UrgentMark;
 pub use verdict::{Verdict, VerdictCounters};

@@ -89,6 +89,11 @@ pub trait ReceiveBuffer {
         self.place(offset, bytes).map(|()| true)
     }
 
+    /// How far its reader has read, if the buffer can tell: the stream offset. The connection hears of that only now and then.
+    fn consumed(&mut self) -> Option<u64> {
+        None
+    }
+
     /// How many bytes beyond what was consumed the buffer can be counted on to hold, as memory stands.
     fn share(&self) -> u32 {
         u32::MAX

@@ -31,9 +31,10 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::stats::Counters;
 use crate::timer::{Stamp, Timer, Timers};
+use crate::urgent::Urgent;
 
 /// The layout's version; another version is not read.
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 /// Longer round trips are cut to this: an echo can say anything, and no timer may be set for never.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(3600);
@@ -219,6 +220,7 @@ impl Connection {
         self.write_opening(&mut writer);
         writer.put(self.ecn.record());
         self.write_books(&mut writer);
+        self.write_urgent(&mut writer);
         debug_assert!(writer.at <= Snapshot::BODY);
         writer.snapshot.seal()
     }
@@ -238,6 +240,12 @@ impl Connection {
         for nanos in spent.to_nanos() {
             writer.u64(nanos);
         }
+    }
+
+    fn write_urgent(&self, writer: &mut Writer) {
+        let urgent = self.urgent.as_deref().cloned().unwrap_or_default();
+        writer.u64(urgent.up).u64(urgent.mark).u64(urgent.passed_to);
+        writer.bool(urgent.waiting).bool(urgent.byte.is_some()).u8(urgent.byte.unwrap_or(0));
     }
 
     /// The cookie is left out: an active open that has not sent its SYN yet goes on as an ordinary one.
@@ -306,6 +314,7 @@ impl Connection {
             search: None,
             stats: read_stats(&mut reader, now),
             ledger: read_ledger(&mut reader, &mut limit),
+            urgent: read_urgent(&mut reader),
             opening,
             heard_at,
             sent_at: Stamp::at(now),
@@ -417,6 +426,16 @@ fn read_ledger(reader: &mut Reader<'_>, limit: &mut Limit) -> Option<Box<Ledger>
     let since = Instant::from_nanos(reader.u64());
     let spent = LimitedBy::from_nanos(core::array::from_fn(|_| reader.u64()));
     exists.then(|| Ledger::starting(since, spent))
+}
+
+fn read_urgent(reader: &mut Reader<'_>) -> Option<Box<Urgent>> {
+    /// Farther than any stream goes.
+    const FARTHEST: Position = 1 << 62;
+    let [up, mark, passed_to] = [reader.u64(), reader.u64(), reader.u64()].map(|at| at.min(FARTHEST));
+    let (waiting, is_known, byte) = (reader.bool(), reader.bool(), reader.u8());
+    let byte = is_known.then_some(byte);
+    let urgent = Urgent { up, mark, passed_to, waiting, byte, ..Urgent::default() };
+    (up > 0 || mark > 0).then(|| Box::new(urgent))
 }
 
 fn read_opening(reader: &mut Reader<'_>) -> Option<Box<Opening>> {

@@ -180,16 +180,6 @@ fn data_beyond_a_known_end_is_cut_off() {
 }
 
 #[test]
-fn urgent_data_stays_in_line() {
-    let mut peer = established();
-    let mut header = peer.header(ACK | Flags::URG, 0, 0);
-    header.urgent = 2;
-    let payload: Vec<u8> = (0..10).map(|i| pattern(0, i)).collect();
-    assert_eq!(peer.give(header, &payload), Verdict::Accepted);
-    assert_eq!(peer.conn.received_to(), 10);
-}
-
-#[test]
 fn no_memory_means_not_received() {
     let mut peer = established();
     peer.buffer.full = true;

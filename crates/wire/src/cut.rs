@@ -1,7 +1,8 @@
 //! Cuts a super-segment into frames for the wire, as a device with segmentation offload would.
 //!
 //! The headers of the super-segment are the template of each piece's. What differs is written into a copy on the stack:
-//! lengths, IPv4 identification, TCP sequence number and flags, checksums. The payload is not copied, only summed.
+//! lengths, IPv4 identification, TCP sequence number and flags, checksums. It serves all pieces, one after the other. The payload
+//! is not copied, only summed.
 
 use core::fmt;
 
@@ -76,15 +77,16 @@ fn pieces(
     if template.headers.len() - template.ip + segment_size > usize::from(u16::MAX) {
         return Err(Uncuttable);
     }
+    let mut headers = [0; MAX_HEADERS];
+    let headers = &mut headers[..frame.headers.len()];
+    let mut writer = template.begin(headers);
     let mut at = 0;
     let mut count = 0;
     loop {
         let length = segment_size.min(total - at);
         let payload = slice(frame.payload, at, length);
         let piece = Piece { index: count, at, payload, is_last: at + length == total };
-        let mut headers = [0; MAX_HEADERS];
-        let headers = &mut headers[..template.headers.len()];
-        template.write(headers, &piece, summed);
+        template.write(headers, &mut writer, &piece, summed);
         give(checksum, headers, payload);
         count += 1;
         at += length;
@@ -97,6 +99,9 @@ fn pieces(
 /// The bytes `[at, at + length)` of a payload in two slices; fewer where the payload ends before.
 pub fn slice(payload: [&[u8]; 2], at: usize, length: usize) -> [&[u8]; 2] {
     let [first, second] = payload;
+    if let Some(inside) = at.checked_add(length).and_then(|end| first.get(at..end)) {
+        return [inside, &[]];
+    }
     let part = |bytes: &'_ [u8], from: usize, to: usize| -> core::ops::Range<usize> {
         from.min(bytes.len())..to.min(bytes.len())
     };
@@ -142,6 +147,19 @@ struct Piece<'a> {
     is_last: bool,
 }
 
+/// What is known of the headers from one piece to the next.
+struct Writer {
+    /// The first piece's IPv4 identification.
+    ident: u16,
+    /// The sum of the IPv4 header without length, identification and checksum.
+    ip_sum: Sum,
+    /// The sum of the pseudo-header without the length.
+    ends: Sum,
+    /// The same with the length of the latest piece, the transport header included.
+    pseudo_header: Sum,
+    transport_len: Option<usize>,
+}
+
 impl<'a> Template<'a> {
     fn read(frame: &TxFrame<'a>, medium: Medium) -> Result<Self, Uncuttable> {
         let headers = frame.headers;
@@ -164,20 +182,47 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// Writes the headers of one piece.
-    #[inline]
-    fn write(&self, headers: &mut [u8], piece: &Piece<'_>, summed: bool) {
+    /// Writes what is the same in all pieces, and sums it.
+    fn begin(&self, headers: &mut [u8]) -> Writer {
         headers.copy_from_slice(self.headers);
+        let addresses = if self.is_v4 { self.ip + 12..self.ip + 20 } else { self.ip + 8..self.ip + 40 };
+        let protocol = if self.is_tcp { Protocol::TCP } else { Protocol::UDP };
+        let ends = Sum::of(&headers[addresses]).add_u16(u16::from(protocol.0));
+        let (mut ident, mut ip_sum) = (0, Sum::ZERO);
+        if self.is_v4 {
+            let ip = &mut headers[self.ip..self.transport];
+            ident = u16::from_be_bytes([ip[4], ip[5]]);
+            for field in [2, 4, ipv4::CHECKSUM_OFFSET] {
+                ip[field..field + 2].copy_from_slice(&[0, 0]);
+            }
+            ip_sum = Sum::of(ip);
+        }
+        Writer { ident, ip_sum, ends, pseudo_header: Sum::ZERO, transport_len: None }
+    }
+
+    /// Writes the headers of one piece over those of the one before.
+    #[inline]
+    fn write(&self, headers: &mut [u8], writer: &mut Writer, piece: &Piece<'_>, summed: bool) {
         let payload_len = piece.payload[0].len() + piece.payload[1].len();
         let transport_len = headers.len() - self.transport + payload_len;
-        self.write_ip(headers, piece.index, transport_len);
+        if writer.transport_len != Some(transport_len) {
+            // The first piece, and the last.
+            writer.transport_len = Some(transport_len);
+            writer.pseudo_header = writer.ends.add_u32(transport_len as u32);
+            self.write_lengths(headers, transport_len);
+            let field = self.transport + self.checksum_offset();
+            headers[field..field + 2].copy_from_slice(&writer.pseudo_header.fold().to_be_bytes());
+        }
+        if self.is_v4 {
+            self.write_ipv4(headers, writer, piece.index, transport_len);
+        }
         let transport = &mut headers[self.transport..];
         if self.is_tcp {
-            write_tcp(transport, piece);
-        } else {
-            transport[4..6].copy_from_slice(&(transport_len as u16).to_be_bytes());
+            write_tcp(transport, &self.headers[self.transport..], piece);
         }
-        self.write_checksum(headers, summed.then_some(piece.payload), transport_len);
+        if summed {
+            self.write_checksum(transport, writer.pseudo_header, piece.payload);
+        }
     }
 
     const fn checksum_offset(&self) -> usize {
@@ -188,49 +233,50 @@ impl<'a> Template<'a> {
         ChecksumOut::Partial { start: self.transport as u16, offset: self.checksum_offset() as u16 }
     }
 
-    fn write_ip(&self, headers: &mut [u8], index: usize, transport_len: usize) {
+    fn write_lengths(&self, headers: &mut [u8], transport_len: usize) {
         let ip = &mut headers[self.ip..self.transport];
-        if !self.is_v4 {
+        if self.is_v4 {
+            let total_len = (ip.len() + transport_len) as u16;
+            ip[2..4].copy_from_slice(&total_len.to_be_bytes());
+        } else {
             let payload_len = ip.len() - ipv6::HEADER_LEN + transport_len;
             ip[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
-            return;
         }
-        let total_len = (ip.len() + transport_len) as u16;
-        ip[2..4].copy_from_slice(&total_len.to_be_bytes());
-        let ident = u16::from_be_bytes([ip[4], ip[5]]).wrapping_add(index as u16);
-        ip[4..6].copy_from_slice(&ident.to_be_bytes());
-        let field = ipv4::CHECKSUM_OFFSET..ipv4::CHECKSUM_OFFSET + 2;
-        ip[field.clone()].copy_from_slice(&[0, 0]);
-        let checksum = Sum::of(ip).finish();
-        ip[field].copy_from_slice(&checksum.to_be_bytes());
+        if !self.is_tcp {
+            headers[self.transport + 4..self.transport + 6]
+                .copy_from_slice(&(transport_len as u16).to_be_bytes());
+        }
     }
 
-    /// The checksum over headers and payload, or a partial one if the payload is not to be summed.
-    fn write_checksum(&self, headers: &mut [u8], payload: Option<[&[u8]; 2]>, transport_len: usize) {
-        let protocol = if self.is_tcp { Protocol::TCP } else { Protocol::UDP };
+    /// The identification, which counts the pieces, and the checksum.
+    #[inline]
+    fn write_ipv4(&self, headers: &mut [u8], writer: &Writer, index: usize, transport_len: usize) {
+        let ip = &mut headers[self.ip..self.transport];
+        let total_len = (ip.len() + transport_len) as u16;
+        let ident = writer.ident.wrapping_add(index as u16);
+        let own = u32::from(total_len) << 16 | u32::from(ident);
+        let checksum = writer.ip_sum.add_u32(own).finish();
+        ip[4..6].copy_from_slice(&ident.to_be_bytes());
+        ip[ipv4::CHECKSUM_OFFSET..ipv4::CHECKSUM_OFFSET + 2].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    /// The checksum over headers and payload.
+    fn write_checksum(&self, transport: &mut [u8], pseudo_header: Sum, payload: [&[u8]; 2]) {
         let offset = self.checksum_offset();
-        let addresses = if self.is_v4 { self.ip + 12..self.ip + 20 } else { self.ip + 8..self.ip + 40 };
-        let pseudo_header =
-            Sum::of(&headers[addresses]).add_u16(u16::from(protocol.0)).add_u32(transport_len as u32);
-        let transport = &mut headers[self.transport..];
-        let checksum = match payload {
-            None => pseudo_header.fold(),
-            Some(payload) => {
-                transport[offset..offset + 2].copy_from_slice(&[0, 0]);
-                let sum = pseudo_header.add(transport).add(payload[0]).add(payload[1]);
-                if self.is_tcp { sum.finish() } else { udp::transmitted(sum.finish()) }
-            }
-        };
+        transport[offset..offset + 2].copy_from_slice(&[0, 0]);
+        let sum = pseudo_header.add(transport).add(payload[0]).add(payload[1]);
+        let checksum = if self.is_tcp { sum.finish() } else { udp::transmitted(sum.finish()) };
         transport[offset..offset + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 }
 
 /// The sequence number and the flags of one piece: FIN and PSH belong to the last one, CWR to the first (RFC 3168
 /// §6.1.2).
-fn write_tcp(transport: &mut [u8], piece: &Piece<'_>) {
+#[inline]
+fn write_tcp(transport: &mut [u8], template: &[u8], piece: &Piece<'_>) {
     let field = tcp::SEQ_OFFSET..tcp::SEQ_OFFSET + 4;
     let mut seq = [0; 4];
-    seq.copy_from_slice(&transport[field.clone()]);
+    seq.copy_from_slice(&template[field.clone()]);
     let seq = u32::from_be_bytes(seq).wrapping_add(piece.at as u32);
     transport[field].copy_from_slice(&seq.to_be_bytes());
     let mut not_here = Flags::empty();
@@ -240,5 +286,5 @@ fn write_tcp(transport: &mut [u8], piece: &Piece<'_>) {
     if piece.index > 0 {
         not_here |= Flags::CWR;
     }
-    transport[tcp::FLAGS_OFFSET] &= !(not_here.bits() as u8);
+    transport[tcp::FLAGS_OFFSET] = template[tcp::FLAGS_OFFSET] & !(not_here.bits() as u8);
 }

@@ -23,8 +23,9 @@ use crate::{Command, Event, Offence};
 
 /// How often a full command ring is tried again before the thread yields.
 const SPINS: u32 = 64;
-/// How long a synchronous call spins and yields before it sleeps, in tries.
-const CALL_SPINS: u32 = 200;
+/// How long a synchronous call spins and yields before it sleeps, in tries. The answer comes within microseconds: to another
+/// program on this processor and back takes longer.
+const CALL_SPINS: u32 = 500;
 const CALL_YIELDS: u32 = 50;
 /// A sleeping call looks this often whether the FEP still lives.
 const ALIVE_CHECK: Duration = Duration::from_secs(1);

@@ -4,7 +4,9 @@ use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
 use super::channel::Channel;
+use super::record::Record;
 use crate::mapping::copy::copy;
+use crate::urgent::UrgentWord;
 use crate::{Command, State};
 
 /// What can be read.
@@ -22,12 +24,16 @@ pub struct ReceiveStream {
     pub(super) channel: Arc<Channel>,
     pub(super) socket: u32,
     pub(super) consumed: u64,
+    /// Urgent bytes stay in the line (`SO_OOBINLINE`).
+    urgent_inline: bool,
+    /// What was passed over last, as the record has it.
+    passed: u32,
 }
 
 impl ReceiveStream {
     /// The receiving side of a socket that was opened or accepted and has none yet.
     pub fn new(channel: Arc<Channel>, socket: u32) -> Self {
-        Self { channel, socket, consumed: 0 }
+        Self { channel, socket, consumed: 0, urgent_inline: false, passed: 0 }
     }
 
     /// What can be read now.
@@ -35,7 +41,61 @@ impl ReceiveStream {
         let record = self.channel.record(self.socket);
         // The state first: if it says that this is the end, the cursor loaded after it is the last.
         let ended = record.state().intersects(State::ENDS_READING);
-        Available { bytes: record.received().saturating_sub(self.consumed), ended }
+        let (start, end) = self.readable(&record, true);
+        Available { bytes: end - start, ended }
+    }
+
+    /// Whether urgent bytes stay in the line (`SO_OOBINLINE`); by default they are passed over.
+    pub fn set_urgent_inline(&mut self, inline: bool) {
+        self.urgent_inline = inline;
+    }
+
+    /// Where one read begins and ends: not beyond an urgent byte ahead. `past`: behind one that is next, if it is out of the line.
+    #[inline]
+    fn readable(&self, record: &Record<'_>, past: bool) -> (u64, u64) {
+        let received = record.received().max(self.consumed);
+        // After the cursor: then it is at least as new, and nothing urgent is taken for something else.
+        let word = record.urgent();
+        if word == UrgentWord::default() {
+            return (self.consumed, received);
+        }
+        match word.offset(self.consumed) {
+            Some(mark) if mark > self.consumed => (self.consumed, received.min(mark)),
+            Some(_) if self.urgent_inline => (self.consumed, received),
+            Some(mark) if past => (received.min(mark + 1), received),
+            Some(mark) => (mark, mark),
+            None => (self.consumed, received),
+        }
+    }
+
+    /// Passes over urgent bytes that are next and out of the line: to be called before bytes are taken. With `peek`, over those
+    /// alone behind which the mark has gone on.
+    ///
+    /// # Errors
+    /// As [`consume`](Self::consume).
+    #[inline]
+    pub fn pass_urgent(&mut self, peek: bool) -> io::Result<()> {
+        let record = self.channel.record(self.socket);
+        let received = record.received();
+        let word = record.urgent();
+        if word == UrgentWord::default() { Ok(()) } else { self.pass(received, word, peek) }
+    }
+
+    fn pass(&mut self, received: u64, word: UrgentWord, peek: bool) -> io::Result<()> {
+        let is_new = core::mem::replace(&mut self.passed, word.passed()) != word.passed();
+        if self.urgent_inline {
+            return Ok(());
+        }
+        let there = received.saturating_sub(self.consumed);
+        let mut over = if is_new { word.to_pass(self.consumed) } else { 0 };
+        if over > there {
+            over = 0; // no such bytes: what the record says is not believed
+        }
+        let next = self.consumed + over;
+        if !peek && next < received && word.offset(next) == Some(next) {
+            over += 1;
+        }
+        self.consume(over as usize)
     }
 
     /// The stream offset up to which bytes were consumed.
@@ -43,18 +103,22 @@ impl ReceiveStream {
         self.consumed
     }
 
-    /// The bytes that can be read, in place: up to the end of the ring, and from its start.
+    /// The bytes that can be read, in place: up to the end of the ring, and from its start. None while an urgent byte is next
+    /// that was not [passed](Self::pass_urgent).
     pub fn slices(&self) -> [&[u8]; 2] {
+        self.slices_of(false)
+    }
+
+    fn slices_of(&self, past: bool) -> [&[u8]; 2] {
         let record = self.channel.record(self.socket);
-        let received = record.received();
-        let bytes = received.saturating_sub(self.consumed) as usize;
+        let (start, end) = self.readable(&record, past);
+        let bytes = (end - start) as usize;
         if bytes == 0 {
             return [&[], &[]];
         }
         // The location after the cursor: then all of what is received lies in the ring found.
         let Some((offset, size)) = record.receive_ring() else { return [&[], &[]] };
-        ring::spans(self.consumed, bytes, size)
-            .map(|span| self.channel.f.bytes(offset + span.start, span.len))
+        ring::spans(start, bytes, size).map(|span| self.channel.f.bytes(offset + span.start, span.len))
     }
 
     /// The bytes that can be read in one piece, in place.
@@ -89,8 +153,9 @@ impl ReceiveStream {
     /// As [`consume`](Self::consume).
     pub fn read(&mut self, buffers: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<usize> {
         let mut copied = 0;
+        self.pass_urgent(peek)?;
         {
-            let [mut first, mut second] = self.slices();
+            let [mut first, mut second] = self.slices_of(peek);
             for buffer in buffers {
                 let mut place: &mut [u8] = buffer;
                 while !place.is_empty() && !first.is_empty() {

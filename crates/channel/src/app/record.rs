@@ -11,6 +11,7 @@ use crate::State;
 use crate::fep::ALL_WAITERS;
 use crate::layout::{record_a, record_f};
 use crate::record::address_from_words;
+use crate::urgent::UrgentWord;
 
 /// What the FEP published of a socket, and what this side tells of it.
 ///
@@ -40,6 +41,23 @@ impl<'a> Record<'a> {
     /// Stream offset up to which received data can be read.
     pub fn received(&self) -> u64 {
         self.load(record_f::RECEIVED)
+    }
+
+    /// Where the peer's urgent byte is. To be loaded after `received`.
+    pub(super) fn urgent(&self) -> UrgentWord {
+        UrgentWord(self.load(record_f::URGENT))
+    }
+
+    /// Whether the peer ever sent urgent data.
+    pub fn was_urgent(&self) -> bool {
+        self.urgent() != UrgentWord::default()
+    }
+
+    /// The stream offset of the peer's urgent byte, if a reader that has read up to `consumed` has not passed it, and the byte if
+    /// it has come.
+    pub fn urgent_mark(&self, consumed: u64) -> Option<(u64, Option<u8>)> {
+        let word = self.urgent();
+        Some((word.offset(consumed)?, word.byte()))
     }
 
     /// The logarithm of the size of a send ring that is of use; 0: not known.

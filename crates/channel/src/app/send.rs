@@ -6,9 +6,9 @@ use std::sync::Arc;
 use stack::memory::Member;
 
 use super::channel::{Channel, would_block};
-use crate::Command;
 use crate::layout::{MAX_FILL, MAX_RING_LOG2, MIN_FILL, PAGE_LOG2};
 use crate::mapping::Lease;
+use crate::{Command, Manner};
 
 /// The largest send ring unless told otherwise, where the congestion window does not ask for more.
 const DEFAULT_LIMIT_LOG2: u32 = 20;
@@ -189,10 +189,15 @@ impl SendRing {
         self.channel.post(&Command::Send { socket: self.socket, queued_to: self.queued })
     }
 
-    /// As [`commit`](Self::commit), and more follows at once.
-    fn commit_more(&mut self, count: usize) -> io::Result<()> {
+    /// As [`commit`](Self::commit), in a special manner.
+    fn commit_in(&mut self, count: usize, manner: Manner) -> io::Result<()> {
         self.queued += count as u64;
-        self.channel.post(&Command::SendMore { socket: self.socket, queued_to: self.queued })
+        let (socket, queued_to) = (self.socket, self.queued);
+        self.channel.post(&match manner {
+            Manner::Plain => Command::Send { socket, queued_to },
+            Manner::More => Command::SendMore { socket, queued_to },
+            Manner::Urgent => Command::SendUrgent { socket, queued_to },
+        })
     }
 
     /// Asks to be woken when half of the largest ring is free.
@@ -261,15 +266,14 @@ impl SendStream {
     /// # Errors
     /// `EAGAIN`: no room at all. `ENETDOWN`: the channel is closed.
     pub fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.write_with(buffers, false)
+        self.write_in(buffers, Manner::Plain)
     }
 
-    /// As [`write`](Self::write). `more`: the application says that more follows at once, so that less than a segment
-    /// waits for it; what the ring has no room for does not follow at once.
+    /// As [`write`](Self::write), in that manner; what the ring has no room for does not follow at once.
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn write_with(&mut self, buffers: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+    pub fn write_in(&mut self, buffers: &[IoSlice<'_>], manner: Manner) -> io::Result<usize> {
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
         if wanted == 0 {
             return Ok(0);
@@ -284,11 +288,8 @@ impl SendStream {
             ring.write(self.0.queued + taken as u64, &buffer[..count]);
             taken += count;
         }
-        if more && taken == wanted {
-            self.0.commit_more(taken)?
-        } else {
-            self.0.commit(taken)?
-        }
+        let manner = if manner == Manner::More && taken < wanted { Manner::Plain } else { manner };
+        self.0.commit_in(taken, manner)?;
         Ok(taken)
     }
 

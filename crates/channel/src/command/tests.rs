@@ -26,6 +26,7 @@ fn commands() -> Vec<Command> {
         Command::Send { socket, queued_to: u64::MAX },
         Command::Fill { socket, file: u16::MAX, queued_to: u64::MAX, offset: 1 << 62 },
         Command::SendMore { socket, queued_to: 1 },
+        Command::SendUrgent { socket, queued_to: 1 },
         Command::Consumed { socket },
         Command::Close { socket },
         Command::Abort { socket },

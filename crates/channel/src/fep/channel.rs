@@ -294,6 +294,11 @@ impl AppChannel {
         !readable && self.has_least(socket)
     }
 
+    /// Wakes the reader whatever it waits for: it may be urgent data. After [`notify`](Self::notify), which has told the others.
+    pub fn notify_urgent(&mut self, socket: u32) {
+        self.wake(socket, record_a::READER);
+    }
+
     /// Nothing more comes for now: wakes the reader for what there is.
     pub fn notify_pause(&mut self, socket: u32) {
         Native::full_fence();

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use ring::{Atomics, Native, PeerCursor};
 use stack::memory::{Member, Pressure};
+use tcp::UrgentMark;
 
 use super::segments::Shared;
 use crate::Offence;
 use crate::layout::{MAX_RING_LOG2, PAGE_LOG2, RingLocation, record_a, record_f};
 use crate::mapping::Lease;
+use crate::urgent::UrgentWord;
 
 /// The window with which connections begin, unless memory is scarce.
 const FIRST_PROMISE: u64 = 64 << 10;
@@ -115,6 +117,11 @@ impl ReceiveSide {
         Ok(copy)
     }
 
+    /// The application's cursor as it is now, if it is one.
+    pub(super) fn look_at_consumed(&mut self) -> Option<u64> {
+        self.poll_consumed().map_err(|offence| self.shared.note(offence)).ok()
+    }
+
     /// Asks for a CONSUMED command when the cursor reaches `offset`; true: it has already.
     pub(super) fn notify_consumed_at(&mut self, offset: u64) -> Result<bool, Offence> {
         let Some(socket) = self.socket() else { return Ok(self.consumed() >= offset) };
@@ -171,6 +178,17 @@ impl ReceiveSide {
             // Release: the bytes, and the location of their ring, are before this.
             self.shared.store_f(socket, record_f::RECEIVED, to, Ordering::Release);
         }
+    }
+
+    /// Tells the application of urgent data, before what is received of them; whether that is news.
+    pub(super) fn publish_urgent(&mut self, mark: UrgentMark) -> bool {
+        let word = UrgentWord::new(mark).0;
+        let Some(socket) = self.socket() else { return false };
+        if self.shared.load_f(socket, record_f::URGENT) == word {
+            return false;
+        }
+        self.shared.store_f(socket, record_f::URGENT, word, Ordering::Release);
+        true
     }
 
     /// The owner reads no more: all memory goes back.

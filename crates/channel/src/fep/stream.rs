@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tcp::{NoMemory, ReceiveBuffer, SendBuffer};
+use tcp::{NoMemory, ReceiveBuffer, SendBuffer, UrgentMark};
 
 use super::lent::{Filling, LentFile};
 use super::receive::ReceiveSide;
@@ -90,6 +90,12 @@ impl StreamRings {
         self.send.publish_target(congestion_window);
     }
 
+    /// Tells the application where its peer's urgent byte is, before [`publish_received`](Self::publish_received) tells of it. True:
+    /// that is news, and who waits is to be told by [`AppChannel::notify_urgent`](super::AppChannel::notify_urgent).
+    pub fn publish_urgent(&mut self, mark: UrgentMark) -> bool {
+        self.receive.publish_urgent(mark)
+    }
+
     /// Tells the application up to where it can read.
     pub fn publish_received(&mut self, received_to: u64) {
         self.receive.publish(received_to);
@@ -138,6 +144,10 @@ impl ReceiveBuffer for StreamRings {
         self.receive.make_room(offset + bytes.len() as u64).map_err(|_| NoMemory)?;
         self.receive.write(offset, bytes);
         Ok(())
+    }
+
+    fn consumed(&mut self) -> Option<u64> {
+        self.receive.look_at_consumed()
     }
 
     fn share(&self) -> u32 {

@@ -8,6 +8,7 @@ mod fills;
 mod hostile;
 mod segments;
 mod streams;
+mod urgent;
 mod wakeups;
 
 use std::collections::BTreeMap;

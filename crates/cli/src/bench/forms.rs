@@ -46,6 +46,13 @@ const NETPERF: [(&str, &[&str]); 6] = [
     ("UDP_STREAM", &["messages", "--udp", "--size", "65507", "--duration", "10"]),
 ];
 
+/// What `outboard bench --help` says of them.
+pub(crate) const HELP: &str = "Other forms:
+  outboard bench --preset NAME [OPTIONS]  A published experiment: vm-crr, vm-stream, vm-rr, tandem-ftp, hp3000-messages
+  outboard bench TCP_RR [OPTIONS]         netperf's names: TCP_STREAM TCP_MAERTS TCP_RR TCP_CRR UDP_RR UDP_STREAM
+  outboard bench -s [OPTIONS]             The server of a measurement between two machines
+  outboard bench -c HOST [OPTIONS]        Its client: a stream, with iperf3's flags; or bench WORKLOAD -c HOST";
+
 /// The same command line in the form that clap knows. An error says what is wrong.
 pub(crate) fn expand(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
     if arguments.get(1).is_none_or(|command| command != "bench") {

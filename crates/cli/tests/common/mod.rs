@@ -46,6 +46,10 @@ impl Stage {
     pub fn new(lab: &Lab, arch: Arch) -> Result<Self> {
         let peer = lab.namespace("peer")?;
         let host = lab.namespace("host")?;
+        // What a port or a host cannot be reached by is told each time.
+        for kernel in [&peer, &host] {
+            kernel.set_sysctl("net.ipv4.icmp_ratelimit", "0")?;
+        }
         let mut stage = Self { arch, peer, host, fep: None, _elsewhere: None };
         match arch {
             Arch::Kernel => stage.link()?,

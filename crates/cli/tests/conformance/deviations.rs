@@ -21,7 +21,12 @@ const fn deviation(
 }
 
 const DEVIATIONS: &[Deviation] = &[
-    deviation("", &["urgent"], "recv 10", "urgent data stays in line (RFC 6093 §4)"),
+    deviation(
+        "",
+        &["urgent"],
+        "  poll IN|OUT|",
+        "after a FIN an urgent pointer means nothing (RFC 9293 §3.10.7.4, sixth)",
+    ),
     deviation(
         "",
         &[

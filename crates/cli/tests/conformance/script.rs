@@ -487,6 +487,21 @@ impl Script<'_> {
         self.say(format!("  send {}", outcome(&result)));
     }
 
+    pub(crate) fn send_urgent(&mut self, socket: &Sock, length: usize) {
+        let result = socket.send_urgent(&vec![b'y'; length]);
+        self.say(format!("  send {} urgently", outcome(&result)));
+    }
+
+    pub(crate) fn recv_urgent(&mut self, socket: &Sock) {
+        self.say(format!("  recv urgent {}", outcome(&socket.recv_urgent())));
+    }
+
+    pub(crate) fn at_mark(&mut self, socket: &Sock) -> Result<()> {
+        let text = if socket.is_at_mark()? { "at the mark" } else { "not at the mark" };
+        self.say(format!("  {text}"));
+        Ok(())
+    }
+
     pub(crate) fn poll(&mut self, socket: &Sock) -> Result<()> {
         let bits = socket.poll()?;
         self.say(format!("  poll {bits}"));

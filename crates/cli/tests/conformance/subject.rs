@@ -202,6 +202,32 @@ impl Sock {
         }
     }
 
+    pub(crate) fn send_urgent(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Kernel(fd) => Ok(net::send(fd, bytes, SendFlags::NOSIGNAL | SendFlags::OOB)?),
+            Self::Outboard(socket) => socket.send_urgent(&[io::IoSlice::new(bytes)]),
+        }
+    }
+
+    /// The urgent byte, out of the line.
+    pub(crate) fn recv_urgent(&self) -> io::Result<Option<u8>> {
+        match self {
+            Self::Kernel(fd) => {
+                let mut byte = [0];
+                let (count, _) = net::recv(fd, &mut byte, RecvFlags::OOB)?;
+                Ok((count > 0).then_some(byte[0]))
+            }
+            Self::Outboard(socket) => socket.recv_urgent(false),
+        }
+    }
+
+    pub(crate) fn is_at_mark(&self) -> io::Result<bool> {
+        match self {
+            Self::Kernel(fd) => lab::is_at_mark(fd),
+            Self::Outboard(socket) => Ok(socket.is_at_mark()),
+        }
+    }
+
     pub(crate) fn recv_datagram(&self, room: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Kernel(fd) => Ok(net::recv(fd, room, RecvFlags::empty())?.0),
@@ -236,7 +262,7 @@ impl Sock {
     pub(crate) fn poll(&self) -> io::Result<String> {
         let bits = match self {
             Self::Kernel(fd) => {
-                let wanted = PollFlags::IN | PollFlags::OUT | PollFlags::RDHUP;
+                let wanted = PollFlags::IN | PollFlags::PRI | PollFlags::OUT | PollFlags::RDHUP;
                 let mut entries = [PollFd::new(fd, wanted)];
                 poll(&mut entries, Some(&rustix::event::Timespec::default()))?;
                 entries[0].revents()
@@ -270,6 +296,7 @@ impl Sock {
                 // The kernel doubles it for its bookkeeping.
                 sockopt::set_socket_recv_buffer_size(fd, bytes as usize)?;
             }
+            (Self::Kernel(fd), SocketOption::UrgentInline(on)) => sockopt::set_socket_oobinline(fd, on)?,
             (Self::Kernel(fd), SocketOption::Ttl(ttl)) => sockopt::set_ip_ttl(fd, ttl)?,
             (Self::Kernel(_), other) => bail!("{other:?} is not used in these tests"),
         }
@@ -280,6 +307,7 @@ impl Sock {
 fn bits_of(ready: Readiness) -> PollFlags {
     let mut bits = PollFlags::empty();
     bits.set(PollFlags::IN, ready.readable || ready.peer_closed);
+    bits.set(PollFlags::PRI, ready.urgent);
     bits.set(PollFlags::OUT, ready.writable);
     bits.set(PollFlags::RDHUP, ready.peer_closed);
     bits.set(PollFlags::HUP, ready.hangup);

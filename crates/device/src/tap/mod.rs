@@ -6,7 +6,12 @@
 //!
 //! Offload flags belong to the interface, not to the descriptor, and outlive it; the driver resets them when it is
 //! dropped, and [`Tap::reset_offload`] does so for an inherited descriptor whose last user died.
+//!
+//! The noise filter belongs to the descriptor and goes with it. But the kernel remembers of an interface that outlives its
+//! descriptors (`TUNSETPERSIST`) that it had one, and where it lay in the memory of a process that is no more: if that was
+//! killed, who attaches next must say `IFF_NOFILTER`, as this driver does.
 
+mod filter;
 mod header;
 mod sys;
 
@@ -19,7 +24,7 @@ use base::IpCidr;
 use wire::ethernet::EthernetAddress;
 use wire::frame::{Capabilities, ChecksumOut, Medium, RxFrame, Segmentation, TxFrame};
 
-use crate::{Device, DeviceStats};
+use crate::{Device, DeviceStats, NoiseFilter, Wanted};
 use header::{HEADER_LEN, VnetHeader};
 
 /// The largest frame that either side may pass: a 64 KiB packet behind an Ethernet header with room for tags.
@@ -181,6 +186,10 @@ impl Tap {
         // From here on dropping `tap` takes the offload flags back, whatever fails.
         sys::set_header(&tap.device, HEADER_LEN).map_err(TapError::Offload)?;
         set_offload(&tap.device, options.offload).map_err(TapError::Offload)?;
+        // An inherited descriptor may have the filter of a worker that died.
+        if options.medium == Medium::Ethernet {
+            sys::detach_filter(&tap.device).map_err(TapError::Offload)?;
+        }
         tap.capabilities.mtu = tap.configure_interface(options)?;
         Ok(tap)
     }
@@ -246,12 +255,16 @@ impl Tap {
         Ok(OwnedFd::from(self.device.try_clone()?))
     }
 
-    /// Takes back every offload from the interface behind `descriptor`, so that its next user gets plain frames.
+    /// Takes back every offload, and the noise filter, from the interface behind `descriptor`, so that its next user gets plain
+    /// frames, and all of them.
     ///
     /// # Errors
     /// The descriptor is not a TAP interface's.
     pub fn reset_offload(descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        set_offload(&File::from(descriptor.try_clone_to_owned()?), false)
+        let device = File::from(descriptor.try_clone_to_owned()?);
+        // A TUN interface can have none.
+        let _ = sys::detach_filter(&device);
+        set_offload(&device, false)
     }
 
     fn write(&mut self, header: VnetHeader, pieces: &[&[u8]; 3]) -> io::Result<()> {
@@ -353,12 +366,32 @@ impl Device for Tap {
     fn stats(&self) -> DeviceStats {
         self.stats
     }
+
+    fn noise_filter(&self) -> Option<Box<dyn NoiseFilter>> {
+        let is_ethernet = self.capabilities.medium == Medium::Ethernet;
+        let device = is_ethernet.then(|| self.device.try_clone().ok()).flatten()?;
+        Some(Box::new(TapFilter(device)))
+    }
+}
+
+/// The noise filter of a TAP interface.
+struct TapFilter(File);
+
+impl NoiseFilter for TapFilter {
+    fn want(&mut self, wanted: &Wanted) -> io::Result<()> {
+        sys::attach_filter(&self.0, &filter::program(wanted))
+    }
+
+    fn want_everything(&mut self) -> io::Result<()> {
+        sys::detach_filter(&self.0)
+    }
 }
 
 impl Drop for Tap {
     fn drop(&mut self) {
         if self.reset_on_drop {
             // The interface may be gone with its namespace; then there is nothing left to reset.
+            let _ = sys::detach_filter(&self.device);
             let _ = set_offload(&self.device, false);
         }
     }

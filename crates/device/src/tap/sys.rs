@@ -14,7 +14,12 @@ const TUNGETIFF: libc::c_ulong = 0x8004_54d2;
 const TUNSETPERSIST: libc::c_ulong = 0x4004_54cb;
 const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
 const TUNSETVNETHDRSZ: libc::c_ulong = 0x4004_54d8;
+const TUNATTACHFILTER: libc::c_ulong = 0x4010_54d5;
+const TUNDETACHFILTER: libc::c_ulong = 0x4010_54d6;
 const TUNSETVNETLE: libc::c_ulong = 0x4004_54dc;
+
+/// The kernel is not to look for the filter of an earlier user in this process's memory.
+const IFF_NOFILTER: libc::c_int = 0x1000;
 
 /// `linux/if_tun.h`: the reader takes frames whose checksum is not filled in.
 pub(super) const TUN_F_CSUM: u32 = 0x01;
@@ -59,7 +64,8 @@ fn request(name: &str) -> Result<libc::ifreq, TapError> {
 pub(super) fn attach(device: &File, name: &str, ethernet: bool) -> Result<(), TapError> {
     let mut request = request(name)?;
     let kind = if ethernet { libc::IFF_TAP } else { libc::IFF_TUN };
-    request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+    let flags = kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | IFF_NOFILTER;
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: the descriptor is open and `request` outlives the call, which reads and writes one `ifreq`.
     let answer = unsafe { libc::ioctl(device.as_raw_fd(), TUNSETIFF, &mut request) };
     check(answer).map_err(|error| TapError::Attach { name: name.to_owned(), error })
@@ -92,6 +98,21 @@ pub(super) fn set_header(device: &File, length: usize) -> io::Result<()> {
 pub(super) fn set_offload(device: &File, flags: u32) -> io::Result<()> {
     // SAFETY: the descriptor is open; this call takes its argument by value.
     check(unsafe { libc::ioctl(device.as_raw_fd(), TUNSETOFFLOAD, libc::c_ulong::from(flags)) })
+}
+
+/// Lets the kernel drop what the program does not let pass, in place of what another program did.
+pub(super) fn attach_filter(device: &File, program: &[libc::sock_filter]) -> io::Result<()> {
+    let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the descriptor is open; the call reads the structure and the instructions, which both outlive it.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), TUNATTACHFILTER, &raw const program) })
+}
+
+/// Lets every frame come again.
+pub(super) fn detach_filter(device: &File) -> io::Result<()> {
+    let nothing = libc::sock_fprog { len: 0, filter: std::ptr::null_mut() };
+    // SAFETY: the descriptor is open; the call looks at the structure at most, which outlives it.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), TUNDETACHFILTER, &raw const nothing) })
 }
 
 /// Says whether the interface outlives its last descriptor.

@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 
 use base::Instant;
-use channel::{Command, Offence, State};
+use channel::{Command, Manner, Offence, State};
 use stack::{SocketError, SocketOption, SocketOptions};
 use tcp::TcpInfo;
 
@@ -55,11 +55,15 @@ impl Core {
             }
             Command::Connect { sequence, remote, .. } => {
                 let answer = self.on_connect(now, app, socket, remote)?;
+                if answer.is_ok() {
+                    self.meet(now, app, socket);
+                }
                 self.answer(app, socket, sequence, answer);
             }
             Command::AttachSend { location, .. } => self.on_attach(app, socket, location)?,
-            Command::Send { queued_to, .. } => self.on_send(app, socket, queued_to, false)?,
-            Command::SendMore { queued_to, .. } => self.on_send(app, socket, queued_to, true)?,
+            Command::Send { queued_to, .. } => self.on_send(app, socket, queued_to, Manner::Plain)?,
+            Command::SendMore { queued_to, .. } => self.on_send(app, socket, queued_to, Manner::More)?,
+            Command::SendUrgent { queued_to, .. } => self.on_send(app, socket, queued_to, Manner::Urgent)?,
             Command::Fill { file, queued_to, offset, .. } => {
                 self.on_fill(now, app, socket, file, (queued_to, offset))?;
             }
@@ -143,6 +147,9 @@ impl Core {
             Ok(id) => {
                 *application.entry(socket) = Entry::Live(Live::new(id, LiveKind::Udp));
                 self.stack.set_user_data(id, Key { app, socket }.to_word());
+                if let Some(bound) = self.stack.local_addr(id) {
+                    self.noise.admit_port(bound.port());
+                }
                 self.publish_place(app, socket, State::BOUND);
                 Ok(())
             }
@@ -208,6 +215,19 @@ impl Core {
                 (LiveKind::Bound, None) => Ok(Ok(())),
                 (LiveKind::Bound, Some(remote)) => Ok(self.connect_bound(now, app, socket, remote)),
             },
+        }
+    }
+
+    /// An attempt to reach another application here has succeeded, or failed, before its owner hears that it was made: he
+    /// need not wait twice.
+    fn meet(&mut self, now: Instant, app: u32, socket: u32) {
+        let Some(live) = self.apps[app].live(socket).filter(|live| live.kind == LiveKind::Connection) else {
+            return;
+        };
+        let id = live.id;
+        self.stack.tcp_meet(now, id);
+        if self.stack.tcp(id).is_some_and(|connection| connection.state() != tcp::State::SynSent) {
+            self.publish_changes(now);
         }
     }
 
@@ -305,7 +325,7 @@ impl Core {
         }
     }
 
-    fn on_send(&mut self, app: u32, socket: u32, queued_to: u64, more: bool) -> Result<(), Offence> {
+    fn on_send(&mut self, app: u32, socket: u32, queued_to: u64, manner: Manner) -> Result<(), Offence> {
         if matches!(self.apps[app].entry(socket), Entry::FreshUdp(_)) {
             return Ok(());
         }
@@ -315,10 +335,10 @@ impl Core {
                 if let Some(rings) = self.stack.stream(live.id) {
                     rings.queue(queued_to)?;
                     let filled_to = rings.filled_to();
-                    if more {
-                        self.stack.tcp_send_more(live.id, filled_to);
-                    } else {
-                        self.stack.tcp_send(live.id, filled_to);
+                    match manner {
+                        Manner::Plain => self.stack.tcp_send(live.id, filled_to),
+                        Manner::More => self.stack.tcp_send_more(live.id, filled_to),
+                        Manner::Urgent => self.stack.tcp_send_urgent(live.id, filled_to, queued_to),
                     }
                 }
                 Ok(())

@@ -17,6 +17,7 @@ use super::app::{Application, Ending, Entry, LiveKind};
 use super::filling::Waiting;
 use super::idle::IdleWatch;
 use super::key::NOBODY;
+use super::noise::Noise;
 use super::pause::Withheld;
 use crate::config::Limits;
 
@@ -74,6 +75,7 @@ pub(crate) struct Core {
     pub(crate) stack: Stack<Family>,
     pub(crate) apps: Applications,
     pub(crate) limits: Limits,
+    pub(super) noise: Noise,
     pub(super) idle: IdleWatch,
     pub(super) withheld: Withheld,
     /// Connections that wait for bytes of lent files.
@@ -99,11 +101,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(stack: Stack<Family>, limits: Limits) -> Self {
+    pub(crate) fn new(stack: Stack<Family>, limits: Limits, noise: Noise) -> Self {
         Self {
             stack,
             apps: Applications::default(),
             limits,
+            noise,
             idle: IdleWatch::default(),
             withheld: Withheld::default(),
             unfilled: Waiting::default(),

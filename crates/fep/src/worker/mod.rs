@@ -16,6 +16,7 @@ mod filling;
 mod idle;
 mod key;
 mod listening;
+mod noise;
 mod pause;
 mod publish;
 mod report;
@@ -44,6 +45,7 @@ pub(crate) use app::{Application, Ending};
 pub(crate) use core::Core;
 pub(crate) use key::Key;
 use listening::Listening;
+use noise::Noise;
 pub use run::{Caller, Stop};
 use sink::{Backlog, DeviceSink};
 
@@ -113,6 +115,7 @@ impl<D: Device> Worker<D> {
         for &NetworkRoute { destination, gateway, mtu } in &network.routes {
             stack.insert_route(Route { destination, gateway, interface, mtu });
         }
+        let noise = Noise::new(device.noise_filter(), network.addresses.iter().map(|own| own.address()));
         let poller = Poller::new()?;
         if let Some(descriptor) = device.descriptor() {
             poller.add(descriptor, crate::poller::Source::Device)?;
@@ -120,7 +123,7 @@ impl<D: Device> Worker<D> {
         let answers = Answers::new()?;
         poller.add_edge(answers.bell(), crate::poller::Source::Clerk)?;
         Ok(Self {
-            core: Core::new(stack, config.limits),
+            core: Core::new(stack, config.limits, noise),
             memory: Budget::new(config.limits.memory_bytes),
             device,
             interface,
@@ -190,6 +193,7 @@ impl<D: Device> Worker<D> {
         }
         busy |= self.handle_deadlines(now);
         busy |= self.transmit(now);
+        self.core.noise.follow(now, &self.core.stack);
         busy |= self.core.publish_changes(now) > 0;
         if busy {
             self.core.note_busy(now);

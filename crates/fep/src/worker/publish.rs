@@ -77,6 +77,7 @@ impl Core {
         let has_received = received > connection.consumed_to();
         rings.publish_acked(connection.acked_to());
         rings.publish_window(connection.congestion_window());
+        let is_urgent = connection.urgent().is_some_and(|mark| rings.publish_urgent(mark));
         rings.publish_received(received);
         let state = connection_state(connection, &live, before);
         let error = connection.error().filter(|_| !live.error_told).map(|error| errno(error, connection));
@@ -93,7 +94,11 @@ impl Core {
         }
         let told = application.channel.state(socket) & State::ERROR;
         application.channel.publish_state(socket, state | told);
-        if application.channel.notify(socket) {
+        let must_withhold = application.channel.notify(socket);
+        if is_urgent {
+            application.channel.notify_urgent(socket);
+        }
+        if must_withhold {
             self.withhold(now, Key { app, socket });
         }
         Ok(())

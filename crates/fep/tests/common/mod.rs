@@ -12,7 +12,7 @@ use channel::{Command, Event, State};
 use device::Device;
 use device::memory::{self, MemoryDevice};
 use outboard_fep::config::{Limits, Network, WorkerConfig};
-use outboard_fep::worker::{Identity, Worker};
+use outboard_fep::worker::{Identity, Tables, Worker};
 use stack::{
     Change, FrameSink, HeapBuffers, HeapStream, InterfaceConfig, InterfaceId, SinkFull, SocketId,
     SocketOptions, Stack, StackConfig,
@@ -156,6 +156,20 @@ impl World {
         }
         self.now = end;
         self.settle();
+    }
+
+    /// Lets the time pass in which everything that lingers ends: TIME-WAIT, orphans, ARP.
+    pub fn let_linger(&mut self) {
+        self.pass(Duration::from_secs(200));
+    }
+
+    /// Nothing is left of applications and connections.
+    pub fn assert_empty(&self) {
+        let tables = self.worker.tables();
+        let rest = Tables { timers: 0, ..tables };
+        assert_eq!(rest, Tables::default());
+        // What is left are the neighbour cache's.
+        assert!(tables.timers <= 2, "{tables:?}");
     }
 
     /// A listener of the peer.

@@ -35,20 +35,24 @@ pub(super) struct Meter {
 
 impl Meter {
     /// Whether bytes stream in, so far as it has been learnt.
-    fn streams(&self, consumed: u64) -> bool {
+    fn streams(&self, now: u64, consumed: u64) -> bool {
         if self.pause.load(Ordering::Relaxed) > 0 {
             return false;
         }
         let came = consumed.saturating_sub(self.consumed_then.load(Ordering::Relaxed));
         came >= STREAM_BYTES
-            && now().saturating_sub(self.waited_at.load(Ordering::Relaxed)) < STREAM_TIME.as_nanos() as u64
+            && now.saturating_sub(self.waited_at.load(Ordering::Relaxed)) < STREAM_TIME.as_nanos() as u64
     }
 
     /// A wait begins. How much to wait for as long as more comes; `None`: for anything.
     pub(super) fn begin(&self, consumed: u64, received: u64) -> Option<u64> {
+        self.begin_at(now(), consumed, received)
+    }
+
+    fn begin_at(&self, now: u64, consumed: u64, received: u64) -> Option<u64> {
         self.end_nap(received);
-        let streams = self.streams(consumed);
-        self.waited_at.store(now(), Ordering::Relaxed);
+        let streams = self.streams(now, consumed);
+        self.waited_at.store(now, Ordering::Relaxed);
         self.consumed_then.store(consumed, Ordering::Relaxed);
         let pause = self.pause.load(Ordering::Relaxed);
         if pause > 0 {
@@ -91,29 +95,33 @@ fn now() -> u64 {
 mod tests {
     use super::*;
 
+    const MILLISECOND: u64 = 1_000_000;
+
     #[test]
     fn little_data_is_waited_for_without_a_nap() {
         let meter = Meter::default();
-        assert_eq!(meter.begin(0, 0), None);
-        assert_eq!(meter.begin(1000, 1000), None);
+        assert_eq!(meter.begin_at(0, 0, 0), None);
+        assert_eq!(meter.begin_at(MILLISECOND, 1000, 1000), None);
     }
 
     #[test]
     fn streaming_data_is_waited_for_with_a_nap_until_it_is_in_vain() {
         let meter = Meter::default();
-        let mut received = 0;
-        meter.begin(received, received);
+        let (mut now, mut received) = (0, 0);
+        meter.begin_at(now, received, received);
         for _ in 0..10 {
-            received += 1 << 20;
-            assert!(meter.begin(received, received).is_some());
+            (now, received) = (now + MILLISECOND, received + (1 << 20));
+            assert!(meter.begin_at(now, received, received).is_some());
         }
+        (now, received) = (now + 9 * MILLISECOND, received + (1 << 20));
+        assert_eq!(meter.begin_at(now, received, received), None, "that took its time");
         // From now on the peer sends 64 KiB and waits.
         let naps = (0..1000)
             .filter(|_| {
-                received += STREAM_BYTES;
-                meter.begin(received, received).is_some()
+                (now, received) = (now + MILLISECOND, received + STREAM_BYTES);
+                meter.begin_at(now, received, received).is_some()
             })
             .count();
-        assert!(naps < 30, "{naps} naps of 1000 waits");
+        assert!((1..30).contains(&naps), "{naps} naps of 1000 waits");
     }
 }

@@ -15,6 +15,7 @@ mod readiness;
 mod sides;
 mod socket;
 mod types;
+mod urgent;
 mod waiter;
 
 /// Fewer bytes of a lent file than this are copied.

@@ -2,14 +2,15 @@
 //!
 //! A hand-over between two cores takes a tenth of a microsecond while both look, and tens of microseconds when one
 //! must be woken: spinning decides the latency of small exchanges. But spinning for something that comes late is
-//! time stolen from others. So the time is learnt: what paid off is allowed again, what did not is halved, and
-//! once nothing is left of it a wait in [`PROBE_EVERY`] tries anew.
+//! time stolen from others. So the time is learnt: a spin in vain halves it, one that paid off doubles it again, and
+//! once nothing is left of it a wait in [`PROBE_EVERY`] tries anew. Where most waits are short, one long one (a processor
+//! taken away for a moment) so leaves no trace.
 
 use std::time::{Duration, Instant};
 
 /// The longest spin: a round trip to a peer on the same machine is shorter.
 const LONGEST: Duration = Duration::from_micros(100);
-/// A spin that ends in success is allowed to take so much longer next time.
+/// A success allows at least so much next time.
 const MARGIN: Duration = Duration::from_micros(10);
 /// Less than this is not worth a look at the clock.
 const SHORTEST: Duration = Duration::from_micros(2);
@@ -38,7 +39,7 @@ impl Patience {
         loop {
             for _ in 0..LOOKS {
                 if ready() {
-                    self.budget = (start.elapsed() * 2 + MARGIN).clamp(self.budget, LONGEST);
+                    self.budget = (self.budget * 2).clamp(MARGIN, LONGEST);
                     return true;
                 }
                 std::hint::spin_loop();
@@ -96,5 +97,14 @@ mod tests {
     fn success_keeps_the_spin() {
         let mut patience = Patience::new();
         assert!((0..1000).all(|_| patience.spin(|| true)));
+    }
+
+    #[test]
+    fn a_spin_in_vain_among_others_leaves_no_trace() {
+        let mut patience = Patience::new();
+        for number in 0..100 {
+            patience.spin(|| number % 10 > 0);
+        }
+        assert_eq!(patience.budget, LONGEST);
     }
 }

@@ -39,16 +39,18 @@ impl Socket {
             // Neither connected nor connecting: hung up, and a send would fail at once.
             return Readiness { writable: true, hangup: true, ..Readiness::default() };
         }
+        self.heed_urgent();
         let read_shut = self.progress.read_shut.load(Ordering::Acquire);
         let write_shut = self.progress.write_shut.load(Ordering::Acquire);
         let peer_closed = state.contains(State::PEER_CLOSED) || read_shut || closed;
         let send_closed = state.contains(State::SEND_CLOSED) || write_shut || closed;
         Readiness {
-            readable: peer_closed || self.receivable_of_stream() >= self.low_water(),
+            readable: peer_closed || self.readable_of_stream() >= self.low_water(),
             writable: send_closed || self.has_room(),
             peer_closed,
             hangup: closed || (peer_closed && send_closed),
             error: false,
+            urgent: self.has_urgent(),
         }
     }
 
@@ -61,6 +63,7 @@ impl Socket {
             peer_closed: read_shut,
             hangup: read_shut && write_shut,
             error: false,
+            urgent: false,
         }
     }
 
@@ -85,8 +88,10 @@ impl Socket {
     fn set_read_mark(&self) {
         match self.kind {
             Kind::Stream => {
-                let wanted = self.low_water() as u64;
-                self.record().set_read_wake(self.progress.consumed.load(Ordering::Relaxed) + wanted);
+                let consumed = self.progress.consumed.load(Ordering::Relaxed);
+                // An urgent byte out of the line is not read (Linux: `tcp_poll`).
+                let wanted = self.low_water() as u64 + u64::from(self.next_is_out_of_line(consumed));
+                self.record().set_read_wake(consumed + wanted);
             }
             Kind::Datagram => self.set_datagram_mark(),
         }
@@ -125,9 +130,22 @@ impl Socket {
         self.progress.low_water.load(Ordering::Relaxed).max(1) as usize
     }
 
-    fn receivable_of_stream(&self) -> usize {
+    /// Received bytes that a read would give, sooner or later.
+    fn readable_of_stream(&self) -> usize {
         let received = self.record().received();
-        received.saturating_sub(self.progress.consumed.load(Ordering::Relaxed)) as usize
+        let consumed = self.progress.consumed.load(Ordering::Relaxed);
+        let bytes = received.saturating_sub(consumed);
+        bytes.saturating_sub(u64::from(self.next_is_out_of_line(consumed))) as usize
+    }
+
+    /// Received bytes before the next urgent one that is out of the line (Linux: `tcp_inq`).
+    fn receivable_of_stream(&self) -> usize {
+        self.heed_urgent();
+        let received = self.record().received();
+        let consumed = self.progress.consumed.load(Ordering::Relaxed);
+        let mark = self.record().urgent_mark(consumed).map(|(offset, _)| offset);
+        let before = mark.filter(|&mark| mark < received && !self.takes_urgent_inline());
+        before.unwrap_or(received).saturating_sub(consumed) as usize
     }
 
     /// Bytes of a stream queued that the peer has not acknowledged.
@@ -147,7 +165,12 @@ impl Socket {
     /// What is left to read as `TCP_INQ` counts it: the end of the stream is one byte more.
     pub fn left_to_read(&self) -> usize {
         let ended = self.state().contains(State::PEER_CLOSED);
-        self.receivable() + usize::from(ended)
+        self.unread() as usize + usize::from(ended)
+    }
+
+    /// Bytes of a stream received and not taken, urgent ones too.
+    pub(super) fn unread(&self) -> u64 {
+        self.record().received().saturating_sub(self.progress.consumed.load(Ordering::Relaxed))
     }
 
     /// What came in so far, in bytes or connections, what was already taken included. It grows whenever more comes.

@@ -5,8 +5,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use channel::State;
 use channel::app::{ReceiveDatagrams, ReceiveStream, SendDatagrams, SendStream};
+use channel::{Manner, State};
 
 use super::LentFile;
 use super::socket::{Socket, errno};
@@ -82,7 +82,7 @@ impl Socket {
     /// As [`send`](Self::send), and more follows at once (`MSG_MORE`): less than a full segment waits for that, for an
     /// acknowledgement or 200 ms.
     pub fn send_more(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.sender().send_with(buffers, true)
+        self.sender().send_in(buffers, Manner::More)
     }
 
     /// Takes received bytes; 0 at the end of the stream. `peek` leaves them.
@@ -95,6 +95,9 @@ impl Socket {
         let mut receiver = self.receiver();
         let mut done = 0;
         while done < count {
+            if done > 0 && self.is_at_mark() {
+                break;
+            }
             let there = match receiver.fill_buf() {
                 Ok(bytes) => bytes.len().min(count - done),
                 Err(error) if done == 0 => return Err(error),
@@ -144,9 +147,8 @@ impl Receiver<'_> {
         loop {
             let stream = self.stream()?;
             let count = stream.read(buffers, peek)?;
+            self.note_consumed();
             if count > 0 {
-                let consumed = stream.consumed();
-                self.socket.progress.consumed.store(consumed, Ordering::Relaxed);
                 return Ok(count);
             }
             if let Some(outcome) = self.outcome_of_nothing(buffers.iter().all(|buffer| buffer.is_empty())) {
@@ -158,6 +160,8 @@ impl Receiver<'_> {
     /// The received bytes in one piece; empty at the end of the stream.
     pub fn fill_buf(&mut self) -> io::Result<&[u8]> {
         loop {
+            self.stream()?.pass_urgent(false)?;
+            self.note_consumed();
             if !self.stream()?.fill().is_empty() {
                 return Ok(self.stream()?.fill());
             }
@@ -177,6 +181,12 @@ impl Receiver<'_> {
         if let ReceiveSide::Stream(stream) = &mut *self.side {
             // A closed channel is noticed by the next receive.
             let _ = stream.consume(count);
+        }
+        self.note_consumed();
+    }
+
+    fn note_consumed(&self) {
+        if let ReceiveSide::Stream(stream) = &*self.side {
             self.socket.progress.consumed.store(stream.consumed(), Ordering::Relaxed);
         }
     }
@@ -220,14 +230,14 @@ impl Sender<'_> {
 
     /// As [`Socket::send`].
     pub fn send(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.send_with(buffers, false)
+        self.send_in(buffers, Manner::Plain)
     }
 
-    fn send_with(&mut self, buffers: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+    pub(super) fn send_in(&mut self, buffers: &[IoSlice<'_>], manner: Manner) -> io::Result<usize> {
         self.check_open()?;
         let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         let stream = self.stream()?;
-        let outcome = stream.write_with(buffers, more);
+        let outcome = stream.write_in(buffers, manner);
         let queued = stream.queued();
         self.note(queued, !matches!(outcome, Ok(count) if count == wanted));
         outcome

@@ -68,6 +68,10 @@ pub(super) struct Progress {
     pub(super) meter: Meter,
     /// A connection attempt waits for the first bytes (TCP Fast Open).
     pub(super) held: AtomicBool,
+    /// Urgent bytes stay in the line.
+    pub(super) urgent_inline: AtomicBool,
+    /// The stream offset behind the urgent byte that was received last, out of the line.
+    pub(super) urgent_taken: AtomicU64,
 }
 
 impl Socket {
@@ -205,6 +209,7 @@ impl Socket {
             self.set_send_limit(options.send_buffer as usize);
         }
         self.progress.low_water.store(options.receive_low_water, Ordering::Relaxed);
+        self.set_urgent_inline(options.urgent_inline);
         *lock(&self.options) = options;
     }
 
@@ -354,6 +359,7 @@ impl Socket {
         match option {
             SocketOption::SendBuffer(bytes) => self.set_send_limit(bytes as usize),
             SocketOption::ReceiveLowWater(bytes) => self.progress.low_water.store(bytes, Ordering::Relaxed),
+            SocketOption::UrgentInline(on) => self.set_urgent_inline(on),
             _ => {}
         }
         *options = after;
@@ -433,7 +439,7 @@ impl Drop for Socket {
         if self.kind == Kind::Stream && self.progress.connect_called.load(Ordering::Relaxed) {
             // RFC 1122 §4.2.2.13: bytes that nobody will read are answered with a reset, so that the peer knows.
             reset = linger == Some(Duration::ZERO)
-                || (self.receivable() > 0 && !self.progress.read_shut.load(Ordering::Relaxed));
+                || (self.unread() > 0 && !self.progress.read_shut.load(Ordering::Relaxed));
             if let Some(limit) = linger.filter(|_| !reset) {
                 self.linger(limit);
             }
@@ -510,8 +516,9 @@ fn for_stack(option: SocketOption, before: &Options, after: &Options) -> Option<
         SocketOption::DeferAccept(time) => {
             stack::SocketOption::DeferAccept((!time.is_zero()).then(|| time.into()))
         }
-        SocketOption::SendBuffer(_) | SocketOption::Linger(_) | SocketOption::ReceiveLowWater(_) => {
-            return None;
-        }
+        SocketOption::SendBuffer(_)
+        | SocketOption::Linger(_)
+        | SocketOption::ReceiveLowWater(_)
+        | SocketOption::UrgentInline(_) => return None,
     })
 }

@@ -36,6 +36,8 @@ pub struct Readiness {
     pub hangup: bool,
     /// An error waits to be taken.
     pub error: bool,
+    /// An urgent byte has come that was neither received nor passed (`POLLPRI`). Whoever waits to read is woken for it.
+    pub urgent: bool,
 }
 
 impl Readiness {
@@ -81,6 +83,8 @@ pub enum SocketOption {
     ReusePort(bool),
     /// Datagrams may go to broadcast addresses.
     Broadcast(bool),
+    /// `SO_OOBINLINE`: urgent bytes are received in the line, like all others.
+    UrgentInline(bool),
     /// `TCP_MAXSEG`: the largest segment of connections that are opened from now on; 0: what the link allows.
     MaxSegment(u32),
     /// The receive buffer's limit in bytes; it grows up to that.
@@ -131,6 +135,8 @@ pub struct Options {
     pub reuse_port: bool,
     /// See [`SocketOption::Broadcast`].
     pub broadcast: bool,
+    /// See [`SocketOption::UrgentInline`].
+    pub urgent_inline: bool,
     /// See [`SocketOption::MaxSegment`].
     pub max_segment: u32,
     /// See [`SocketOption::ReceiveBuffer`].
@@ -165,6 +171,7 @@ impl Options {
             SocketOption::ReuseAddress(on) => self.reuse_address = on,
             SocketOption::ReusePort(on) => self.reuse_port = on,
             SocketOption::Broadcast(on) => self.broadcast = on,
+            SocketOption::UrgentInline(on) => self.urgent_inline = on,
             SocketOption::MaxSegment(size) => self.max_segment = size,
             SocketOption::ReceiveBuffer(bytes) => self.receive_buffer = bytes,
             SocketOption::SendBuffer(bytes) => self.send_buffer = bytes,
@@ -194,6 +201,7 @@ impl Default for Options {
             reuse_address: false,
             reuse_port: false,
             broadcast: false,
+            urgent_inline: false,
             max_segment: 0,
             receive_buffer: 0,
             send_buffer: 0,

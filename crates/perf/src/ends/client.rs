@@ -218,13 +218,51 @@ impl Thread<'_> {
         }
     }
 
-    /// Whether there is no operation number `begun` (from 0) any more.
+    /// Whether there is no operation number `begun` (from 0) any more. There is always the first, however late: a load that
+    /// the machine let begin only after its end would otherwise have nothing to tell.
     pub(super) fn is_over(&self, begun: u64, now: Instant) -> bool {
-        self.plan.count.is_some_and(|count| begun >= count) || self.window.is_over(now)
+        self.plan.count.is_some_and(|count| begun >= count) || (begun > 0 && self.window.is_over(now))
     }
 
     /// The rate of this thread alone.
     pub(super) fn rate(&self) -> Option<f64> {
         self.plan.rate_per_second.map(|rate| rate / self.plan.connections as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use super::super::answer;
+    use super::*;
+
+    /// What the client's end has done on a connection when its time is over before it begins.
+    fn too_late(plan: &Plan) -> Part {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let began = Instant::now().checked_sub(Duration::from_secs(5)).unwrap();
+        let window = Window { began, counts_from: began, until: Some(began + Duration::from_secs(1)) };
+        let counts = [Count::default()];
+        let thread = Thread { plan, window, count: &counts[0] };
+        std::thread::scope(|scope| {
+            scope.spawn(|| answer::connection(plan, &Connection::Kernel(server)).unwrap());
+            let client = Connection::Kernel(client);
+            match plan.work {
+                Work::Stream => stream::run(&client, &thread, &counts).unwrap(),
+                _ => exchange::run(&client, &thread).unwrap(),
+            }
+        })
+    }
+
+    #[test]
+    fn a_load_that_begins_after_its_end_has_something_to_tell() {
+        let plan = |work| Plan { duration_seconds: Some(1.0), flow: Flow::Upload, ..Plan::new(work) };
+        let exchanged = too_late(&plan(Work::Exchange));
+        assert!(exchanged.operations == 1 && exchanged.verified);
+        let streamed = too_late(&plan(Work::Stream));
+        assert!(streamed.bytes > 0 && streamed.bytes <= plan(Work::Stream).chunk_bytes, "{}", streamed.bytes);
     }
 }

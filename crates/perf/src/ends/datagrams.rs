@@ -46,7 +46,7 @@ pub(super) fn serve(session: &Session<'_>, socket: &Datagrams) -> io::Result<Par
                 }
                 continue;
             }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+            Err(error) if says_nothing(&error) => continue,
             Err(error) => return Err(error),
         };
         if count as u64 != plan.request_bytes {
@@ -116,7 +116,7 @@ impl<'a> Messages<'a> {
                     return Ok(None);
                 }
                 Err(error) if is_timeout(&error) => std::hint::spin_loop(),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) if says_nothing(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -248,6 +248,12 @@ fn finish(mut part: Part, thread: &Thread<'_>, lost: u64) -> io::Result<Part> {
     part.verified = thread.plan.verify == Verify::Pattern;
     part.details.insert("lost_datagrams".to_owned(), lost as f64);
     Ok(part)
+}
+
+/// The kernel tells of an earlier datagram, or that this process was stopped and goes on (a call with a time limit is not
+/// begun again then).
+fn says_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::Interrupted)
 }
 
 fn is_timeout(error: &io::Error) -> bool {

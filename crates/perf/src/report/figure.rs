@@ -6,39 +6,43 @@ use super::quantity::{figures, quantities};
 use super::tandem::PUBLISHED;
 use crate::results::Document;
 
+/// How `bars.html` draws a [`Figure`].
+pub(crate) const TEMPLATE: &str = include_str!("bars.html");
 /// Where a panel's bars begin and how long the longest may get, in the picture's units.
-const LEFT: f64 = 70.0;
-const LONGEST: f64 = 300.0;
+const LEFT: f64 = 100.0;
+const LONGEST: f64 = 250.0;
 const ROW: f64 = 30.0;
+/// An interval is drawn up to so many times the largest value: of few trials that differ it would leave no room for the bars.
+const REACH: f64 = 1.4;
 
 /// A picture: panels of bars.
-#[derive(Debug, Serialize)]
-pub(super) struct Figure {
-    pub(super) caption: String,
-    pub(super) meaning: String,
-    pub(super) panels: Vec<Panel>,
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Figure {
+    pub(crate) caption: String,
+    pub(crate) meaning: String,
+    pub(crate) panels: Vec<Panel>,
 }
 
 /// Bars on one scale.
-#[derive(Debug, Serialize)]
-pub(super) struct Panel {
-    pub(super) title: String,
-    pub(super) height: f64,
-    pub(super) bars: Vec<Bar>,
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    pub(crate) height: f64,
+    pub(crate) bars: Vec<Bar>,
 }
 
 /// One bar, lying.
-#[derive(Debug, Serialize)]
-pub(super) struct Bar {
-    pub(super) label: String,
-    pub(super) class: String,
-    pub(super) text: String,
-    pub(super) y: f64,
-    pub(super) width: f64,
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Bar {
+    pub(crate) label: String,
+    pub(crate) class: String,
+    pub(crate) text: String,
+    pub(crate) y: f64,
+    pub(crate) width: f64,
     /// The confidence interval's ends, as places.
-    pub(super) whisker: Option<(f64, f64)>,
+    pub(crate) whisker: Option<(f64, f64)>,
     /// Where the text begins.
-    pub(super) text_x: f64,
+    pub(crate) text_x: f64,
 }
 
 /// A value on its way to a bar.
@@ -51,7 +55,7 @@ struct Value {
 }
 
 /// The pictures of a document.
-pub(super) fn draw(document: &Document) -> Vec<Figure> {
+pub(crate) fn draw(document: &Document) -> Vec<Figure> {
     let quantities = quantities(&document.workload.name);
     let mut drawn = Vec::new();
     for (metric, caption) in figures(&document.workload.name) {
@@ -79,6 +83,27 @@ pub(super) fn draw(document: &Document) -> Vec<Figure> {
     drawn
 }
 
+impl Figure {
+    /// Panels of values, each with its label, whose it is and how it is written.
+    pub(crate) fn of(
+        caption: &str,
+        meaning: &str,
+        panels: Vec<(&str, Vec<(String, String, String, f64)>)>,
+    ) -> Self {
+        let panels = panels.into_iter().map(|(title, values)| {
+            let values = values.into_iter().map(|(label, class, text, value)| Value {
+                label,
+                class,
+                text,
+                value,
+                interval: None,
+            });
+            panel(title, values.collect())
+        });
+        Self { caption: caption.to_owned(), meaning: meaning.to_owned(), panels: panels.collect() }
+    }
+}
+
 fn published(metric: &str) -> Option<Panel> {
     let published = PUBLISHED.iter().find(|published| published.metric == metric)?;
     let values = ["host", "fep"]
@@ -98,8 +123,9 @@ fn published(metric: &str) -> Option<Panel> {
 
 fn panel(title: &str, values: Vec<Value>) -> Panel {
     let reach = |value: &Value| value.interval.map_or(value.value, |(_, high)| high.max(value.value));
-    let largest = values.iter().map(reach).fold(f64::MIN_POSITIVE, f64::max);
-    let place = |value: f64| (value.max(0.0) / largest) * LONGEST;
+    let most = |of: &dyn Fn(&Value) -> f64| values.iter().map(of).fold(f64::MIN_POSITIVE, f64::max);
+    let largest = most(&reach).min(most(&|value| value.value) * REACH);
+    let place = |value: f64| (value.clamp(0.0, largest) / largest) * LONGEST;
     let bars: Vec<Bar> = values
         .into_iter()
         .enumerate()

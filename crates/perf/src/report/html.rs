@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use minijinja::{Environment, context};
 
-use super::{Table, claim, figure, plot, quantity, tandem, view};
+use super::{Table, claim, figure, plot, tandem, view};
 use crate::results::Document;
 
 const TEMPLATE: &str = include_str!("report.html");
@@ -13,6 +13,7 @@ pub fn html(document: &Document) -> Result<String> {
     let mut environment = Environment::new();
     // The name's ending switches escaping on.
     environment.add_template("plot.html", plot::TEMPLATE).context("the plots' template")?;
+    environment.add_template("bars.html", figure::TEMPLATE).context("the bars' template")?;
     environment.add_template("report.html", TEMPLATE).context("the report's template")?;
     let mut tables = vec![view::summary(document)];
     tables.extend(claim::table(document));
@@ -21,10 +22,8 @@ pub fn html(document: &Document) -> Result<String> {
         .into_iter()
         .filter(|table| !table.rows.is_empty())
         .collect();
-    let meanings: Vec<_> = quantity::quantities(&document.workload.name)
-        .iter()
-        .map(|quantity| (quantity.label, quantity.meaning))
-        .collect();
+    let meanings: Vec<_> =
+        view::shown(document).iter().map(|quantity| (quantity.label, quantity.meaning)).collect();
     let counters: Vec<_> = document
         .subjects
         .iter()
@@ -46,6 +45,7 @@ pub fn html(document: &Document) -> Result<String> {
             sentences => view::sentences(document),
             held_back => view::held_back(document),
             plots => plot::of_connections(document),
+            times => plot::of_times(document),
             figures => figure::draw(document),
             tables,
             details,

@@ -5,7 +5,7 @@
 
 mod claim;
 mod csv;
-mod figure;
+pub(crate) mod figure;
 mod hlog;
 mod html;
 pub(crate) mod plot;

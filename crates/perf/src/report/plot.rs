@@ -124,6 +124,47 @@ pub(super) fn of_connections(document: &Document) -> Vec<Plot> {
     plots
 }
 
+/// How the times of operations are spread.
+pub(super) fn of_times(document: &Document) -> Vec<Plot> {
+    type Within = fn(&crate::results::Latency) -> u64;
+    const STEPS: [Within; 5] = [
+        |latency| latency.p50,
+        |latency| latency.p90,
+        |latency| latency.p99,
+        |latency| latency.p99_9,
+        |latency| latency.p99_99,
+    ];
+    let mut plots = Vec::new();
+    for name in view::part_names(document) {
+        let mut courses = Vec::new();
+        for subject in &document.subjects {
+            let of_trials: Vec<_> =
+                view::measures(subject, name).filter_map(|one| one.latency_ns.as_ref()).collect();
+            if of_trials.is_empty() {
+                continue;
+            }
+            let points = STEPS.iter().enumerate().map(|(step, within)| {
+                let sum: f64 =
+                    of_trials.iter().map(|latency| (within(latency).max(1000) as f64).log10()).sum();
+                // From 1 µs on.
+                (step as f64, sum / of_trials.len() as f64 - 3.0)
+            });
+            courses.push(Course {
+                label: subject.name.clone(),
+                class: subject.name.split('-').next().unwrap_or_default().to_owned(),
+                points: points.collect(),
+                marked: true,
+                joined: true,
+            });
+        }
+        let caption = if name.is_empty() { "times".to_owned() } else { format!("{name}: times") };
+        let show_x = |x: f64| if x > 0.0 { "99.99 %" } else { "50 %" }.to_owned();
+        let show_y = |y: f64| format!("{} µs", units::digits(10_f64.powf(y)));
+        plots.extend(Plot::new(caption, courses, show_x, show_y));
+    }
+    plots
+}
+
 /// Of each connection the end that sent more, if it was seen. Where only one end can be seen, it tells itself.
 fn senders(traces: &[Trace]) -> impl Iterator<Item = &Trace> {
     let sent = |trace: &Trace| trace.samples.last().map_or(0, |last| last.bytes_sent);

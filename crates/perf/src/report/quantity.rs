@@ -212,6 +212,12 @@ pub(super) fn figures(workload: &str) -> Vec<(&'static str, &'static str)> {
             vec![("bits_per_second", "Bandwidth"), ("host_cpu_seconds_per_operation", "Host CPU per message")]
         }
         "idle" => vec![("host_cpu_utilisation", "Application"), ("fep_cpu_utilisation", "FEP")],
+        "stream" => vec![
+            ("bits_per_second", "Bandwidth"),
+            ("host_cpu_utilisation", "Host CPU"),
+            ("efficiency_bits_per_host_cpu_second", "Efficiency: bandwidth ÷ host CPU"),
+            ("host_cpu_seconds_per_gigabyte", "Host CPU per GByte"),
+        ],
         _ => vec![
             ("bits_per_second", "Figure 7 · Bandwidth"),
             ("host_cpu_utilisation", "Figure 8 · Host CPU"),

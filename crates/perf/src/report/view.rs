@@ -27,7 +27,7 @@ pub(super) fn summary(document: &Document) -> Table {
     head.extend(document.subjects.iter().map(|subject| subject.name.clone()));
     let pairs = pairs(document);
     head.extend(pairs.iter().map(|(subject, against)| format!("{subject} ÷ {against}")));
-    let rows = quantities(&document.workload.name)
+    let rows = shown(document)
         .iter()
         .filter(|quantity| document.subjects.iter().any(|one| one.summary.contains_key(quantity.metric)))
         .map(|quantity| row(document, quantity, &pairs, quantity.metric, quantity.label.to_owned()))
@@ -155,8 +155,12 @@ pub(super) fn held_back(document: &Document) -> Vec<String> {
     for subject in &document.subjects {
         for name in part_names(document) {
             let traces = measures(subject, name).flat_map(|measure| &measure.tcp_connections);
-            let Some((end, shares)) = trace::held_back(traces) else { continue };
             let part = if name.is_empty() { String::new() } else { format!(", {name}") };
+            let Some((end, shares)) = trace::held_back(traces) else {
+                let spent = waiting(document, subject, name);
+                sentences.extend(spent.map(|spent| format!("{}{part}: {spent}", subject.name)));
+                continue;
+            };
             let whose = if end == "peer" { "the peer, which sent," } else { "the sender" };
             let reasons: Vec<String> = shares
                 .iter()
@@ -182,6 +186,41 @@ pub(super) fn held_back(document: &Document) -> Vec<String> {
         }
     }
     sentences
+}
+
+/// What an operation's time went into, of loads whose connections are not seen (they are too short, or there are none): one
+/// after the other they take as long as somebody works for them or waits.
+fn waiting(document: &Document, subject: &SubjectResult, part: &str) -> Option<String> {
+    let option = |name: &str| document.workload.options.get(name).and_then(Value::as_f64);
+    if !matches!(document.workload.name.as_str(), "crr" | "rr") {
+        return None;
+    }
+    if let Some(rate) = option("rate_per_second") {
+        return Some(format!("held to its rate of {}.", units::scaled(rate, "operations/s")));
+    }
+    let at_a_time = option("connections")? * option("depth").unwrap_or(1.0);
+    let (mut time, mut operations, mut host, mut fep, mut peer) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for measure in measures(subject, part) {
+        let cpu = &measure.cpu_seconds;
+        time += measure.elapsed_seconds * at_a_time;
+        operations += measure.operations as f64;
+        host += cpu.application_user + cpu.application_system;
+        fep += cpu.fep_work + cpu.fep_system;
+        peer += cpu.peer;
+    }
+    if operations == 0.0 {
+        return None;
+    }
+    let each = |seconds: f64| format!("{} µs", units::digits(seconds / operations * 1e6));
+    let workers = [("the application", host), ("the FEP", fep), ("the peer", peer)];
+    let worked: Vec<String> = workers
+        .into_iter()
+        .filter(|(_, seconds)| *seconds > 0.0)
+        .map(|(who, seconds)| format!("{who} worked {}", each(seconds)))
+        .collect();
+    let rest = time - host - fep - peer;
+    let rest = if rest > 0.0 { format!("; {} went by in waiting", each(rest)) } else { String::new() };
+    Some(format!("an operation took {} on average, for which {}{rest}.", each(time), worked.join(", ")))
 }
 
 /// The parts of the trials; of trials without parts, one without a name.
@@ -262,11 +301,19 @@ pub(super) fn machine(document: &Document) -> String {
     )
 }
 
-/// The workload in a line.
+/// The workload in a line: of its options those that say anything. The document has them all.
 pub(super) fn workload(document: &Document) -> String {
     let mut text = document.workload.name.clone();
-    for (name, value) in &document.workload.options {
-        if !value.is_null() {
+    let options = &document.workload.options;
+    let is_stream = options.get("work").and_then(Value::as_str) == Some("stream");
+    for (name, value) in options {
+        let says = match name.as_str() {
+            "work" | "parts" | "chunk_bytes" => false,
+            "request_bytes" | "answer_bytes" | "flow" => !is_stream && value != "download",
+            "depth" => value != 1,
+            _ => !value.is_null() && *value != Value::Bool(false) && value.as_f64() != Some(0.0),
+        };
+        if says {
             write!(text, ", {} {}", name.replace('_', " "), plain(value))
                 .expect("writing to a string does not fail");
         }
@@ -302,7 +349,7 @@ pub(super) fn in_words(ratio: &Ratio) -> String {
     let value = format!("{}×", units::digits(ratio.value));
     match (ratio.low, ratio.high) {
         (Some(low), Some(high)) => {
-            let interval = format!("{} to {}", units::digits(low), units::digits(high));
+            let interval = format!("{} to {}", bound(low), bound(high));
             if ratio.verdict == "no difference" {
                 format!("no difference ({value}, {interval})")
             } else {
@@ -311,6 +358,26 @@ pub(super) fn in_words(ratio: &Ratio) -> String {
         }
         _ => format!("{value} (one trial)"),
     }
+}
+
+/// An interval's end. Of few trials that differ it can lie anywhere; then only how far out it is is told.
+fn bound(value: f64) -> String {
+    match value {
+        value if value >= 1000.0 => "over 1000".to_owned(),
+        value if value < 0.001 => "under 0.001".to_owned(),
+        value => units::digits(value),
+    }
+}
+
+/// The quantities of a document's workload that mean something for it.
+pub(super) fn shown(document: &Document) -> Vec<Quantity> {
+    let mut all = quantities(&document.workload.name);
+    let option = |name: &str| document.workload.options.get(name).and_then(Value::as_str);
+    if document.workload.name == "stream" && option("work") == Some("stream") {
+        // Its operations are directions.
+        all.retain(|quantity| quantity.metric != "operations_per_second");
+    }
+    all
 }
 
 fn row(

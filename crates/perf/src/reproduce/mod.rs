@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::machine;
 use crate::report::Table;
+use crate::report::figure::Figure;
 use crate::report::plot::Plot;
 use crate::results::{Document, Machine, SubjectResult, Tool};
 use crate::stats;
@@ -38,7 +39,10 @@ pub struct Reproduction {
     pub machine: Machine,
     /// The published figures beside the measured ones.
     pub tables: Vec<Table>,
-    /// Pictures of them.
+    /// Pictures of them: bars, and lines.
+    #[serde(skip)]
+    pub(crate) figures: Vec<Figure>,
+    /// See above.
     #[serde(skip)]
     pub(crate) plots: Vec<Plot>,
     /// What is to be said about them.
@@ -57,6 +61,7 @@ impl Reproduction {
             command,
             machine: machine::machine(),
             tables: Vec::new(),
+            figures: Vec::new(),
             plots: Vec::new(),
             notes: Vec::new(),
             documents: Vec::new(),

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use minijinja::{Environment, context};
 
 use super::Reproduction;
-use crate::report::plot;
+use crate::report::{figure, plot};
 
 const FRAME: &str = include_str!("frame.html");
 const TEMPLATE: &str = include_str!("page.html");
@@ -26,7 +26,10 @@ pub fn text(result: &Reproduction) -> String {
 
 /// As a page.
 pub fn html(result: &Reproduction) -> Result<String> {
-    render(TEMPLATE, context! { result, machine => machine(result), plots => result.plots })
+    render(
+        TEMPLATE,
+        context! { result, machine => machine(result), plots => result.plots, figures => result.figures },
+    )
 }
 
 /// A page that leads to the others.
@@ -48,6 +51,7 @@ fn render(template: &str, context: minijinja::Value) -> Result<String> {
     // The name's ending switches escaping on.
     environment.add_template("frame.html", FRAME).context("the pages' frame")?;
     environment.add_template("plot.html", plot::TEMPLATE).context("the plots' template")?;
+    environment.add_template("bars.html", figure::TEMPLATE).context("the bars' template")?;
     environment.add_template("page.html", template).context("the page's template")?;
     environment.get_template("page.html").and_then(|page| page.render(context)).context("filling in the page")
 }
@@ -62,7 +66,10 @@ mod tests {
         let mut result = Reproduction::new("vm", "about", vec!["outboard".to_owned()]);
         let row = vec!["<b>".to_owned(), "1".to_owned()];
         result.tables.push(Table { title: "T".to_owned(), head: row.clone(), rows: vec![row] });
+        let bar = ("fep".to_owned(), "fep".to_owned(), "1 <i>".to_owned(), 1.0);
+        result.figures.push(figure::Figure::of("Figure 10", "meaning", vec![("measured", vec![bar])]));
         let page = html(&result).unwrap();
+        assert!(page.contains("Figure 10") && page.contains("1 &lt;i&gt;"), "{page}");
         assert!(page.contains("&lt;b&gt;") && !page.contains("<b>"), "{page}");
         let index = index(&[result]).unwrap();
         assert!(index.contains("href=\"vm.html\""));

@@ -7,8 +7,8 @@ use lab::Lab;
 use super::costs::Costs;
 use super::{Reproduction, mean};
 use crate::file::{self, Direction, Load, Program};
-use crate::report::Table;
 use crate::report::plot::{Course, Plot};
+use crate::report::{Table, figure};
 use crate::results::{Document, Measure, SubjectResult};
 use crate::runner::Common;
 use crate::site::{Setup, Subject};
@@ -95,6 +95,7 @@ pub fn run(common: &Common, count: u64, costs: &Costs) -> Result<Reproduction> {
     let mut result = Reproduction::new("tandem", ABOUT, common.command.clone());
     result.tables =
         vec![effects(&document, costs), pressure(&document), shares(&native), by_speed(&speeds, costs)];
+    result.figures = bars(&document, &native, costs);
     result.plots = [io_line(&document), speed_line(&speeds)].into_iter().flatten().collect();
     result.notes = vec![
         format!(
@@ -127,6 +128,41 @@ pub fn run(common: &Common, count: u64, costs: &Costs) -> Result<Reproduction> {
     Ok(result)
 }
 
+/// Figures 7 to 13.
+fn bars(document: &Document, native: &Document, costs: &Costs) -> Vec<figure::Figure> {
+    let mut all = figure::draw(document);
+    let published = [("host", 7.0), ("fep", 1.0)]
+        .map(|(name, cost)| (name.to_owned(), format!("{name} published"), units::digits(cost), cost));
+    let measured = document.subjects.iter().map(|subject| {
+        let cost = weighted_cost(subject, costs);
+        (subject.name.clone(), subject.name.clone(), units::plain(cost), cost)
+    });
+    let cost = figure::Figure::of(
+        "Figure 10 · Weighted cost",
+        "The life cycle's cost of the cores in use, by the cost model below, for each Mbit/s.",
+        vec![("measured", measured.collect()), ("published", published.into())],
+    );
+    all.insert(all.len().saturating_sub(1), cost);
+    let shares = native.subjects.iter().map(|subject| {
+        let (host, file) = host_and_file_work(subject);
+        let share = |label: &str, part: f64| {
+            let percent = part / host.max(1e-9) * 100.0;
+            (label.to_owned(), subject.name.clone(), format!("{} %", units::digits(percent)), percent)
+        };
+        (subject.name.as_str(), vec![share("network", host - file), share("file work", file)])
+    });
+    let meaning = "What the host's processor time goes into. Published: network nearly 7 times the file work in the host \
+                   architecture, as much with the front-end processor.";
+    all.push(figure::Figure::of("Figures 12 and 13 · Share of the host's CPU", meaning, shares.collect()));
+    all
+}
+
+/// The host's processor seconds, and those of them that went into making and comparing the bytes.
+fn host_and_file_work(subject: &SubjectResult) -> (f64, f64) {
+    let host = mean(subject, |m| m.cpu_seconds.host());
+    (host, mean(subject, |m| m.cpu_seconds.application_own_work).min(host))
+}
+
 /// Files of one trial at one speed.
 fn few(count: u64) -> u64 {
     count.div_ceil(10)
@@ -157,8 +193,7 @@ fn shares(document: &Document) -> Table {
         ["published: FEP", "", "", "1"].map(str::to_owned).to_vec(),
     ];
     for subject in &document.subjects {
-        let host = mean(subject, |m| m.cpu_seconds.host());
-        let file = mean(subject, |m| m.cpu_seconds.application_own_work).min(host);
+        let (host, file) = host_and_file_work(subject);
         let network = host - file;
         let percent = |part: f64| units::digits(part / host.max(1e-9) * 100.0);
         let ratio = if file > 0.0 { units::digits(network / file) } else { String::new() };

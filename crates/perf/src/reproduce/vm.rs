@@ -9,7 +9,7 @@ use lab::Lab;
 use super::{Reproduction, mean, percent_difference};
 use crate::ends::{Plan, Protocol, Work};
 use crate::load::{self, Load};
-use crate::report::Table;
+use crate::report::{Table, figure};
 use crate::results::{Document, Measure, SubjectResult};
 use crate::runner::Common;
 use crate::units;
@@ -116,6 +116,9 @@ pub fn run(lab: &Lab, common: &Common, duration: Duration) -> Result<Reproductio
         };
         let document = load::run(lab, common, &load)?;
         result.tables.extend(tables(&experiment, &document));
+        // The rate, and what an operation or a byte costs.
+        let figures = figure::draw(&document);
+        result.figures.extend([figures.first(), figures.last()].into_iter().flatten().cloned());
         result.documents.push(document);
     }
     result.notes.push(format!(

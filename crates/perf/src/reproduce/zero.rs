@@ -3,8 +3,9 @@
 //! The paper tells of systems that lost 20 % of their processors to it, and of one that a PC brought down which looped
 //! sending ARP requests; with a front-end processor it costs the host nothing.
 //!
-//! The noise needs a sender, and the sender a processor: the FEP's on a machine of two. So that this is not taken for the
-//! noise's effect, the load also runs beside the same sender that sends at the same rate where nobody is (`elsewhere`).
+//! The noise needs a sender, and the sender a processor to itself: on a machine of two the FEP then shares the application's.
+//! So that what the sender does to the machine is not taken for the noise's effect, the load also runs beside the same sender
+//! that sends at the same rate where nobody is (`elsewhere`).
 
 use std::time::{Duration, Instant};
 
@@ -81,8 +82,9 @@ impl Condition {
 
 /// Each condition for `duration` at each subject, trial by trial.
 pub fn run(lab: &Lab, common: &Common, duration: Duration) -> Result<Reproduction> {
-    let setup = Setup { steer: true, ..common.setup.clone() };
-    let sender = sender_processors(&setup.placement);
+    let placement = placement(&common.setup.placement);
+    let sender = sender_processors(&placement);
+    let setup = Setup { steer: true, placement, ..common.setup.clone() };
     let mut options = Map::new();
     options.insert("duration_seconds".to_owned(), duration.as_secs_f64().into());
     options.insert("storm_processors".to_owned(), json!(sender));
@@ -110,6 +112,21 @@ pub fn run(lab: &Lab, common: &Common, duration: Duration) -> Result<Reproductio
     result.notes = notes(&common, &sender, duration);
     result.documents.push(document);
     Ok(result)
+}
+
+/// Leaves the sender a processor to itself, if need be the FEP's.
+fn placement(usual: &Placement) -> Placement {
+    let sender = sender_processors(usual);
+    let apart =
+        |others: &[usize]| sender.iter().copied().filter(|one| !others.contains(one)).collect::<Vec<_>>();
+    let beside_fep = apart(&usual.fep);
+    if !beside_fep.is_empty() {
+        return Placement { peer: beside_fep, ..usual.clone() };
+    }
+    match apart(&usual.application) {
+        free if free.is_empty() => usual.clone(),
+        free => Placement { fep: usual.application.clone(), peer: free, ..usual.clone() },
+    }
 }
 
 /// Not on the application's processors, as long as there are others.
@@ -154,7 +171,9 @@ fn one(
     let busy = host_processors(site)?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
     measure.details.insert("host_processors_busy".to_owned(), busy);
     if let Some(storm) = storm.map(finish).transpose()? {
-        measure.details.insert("storm_frames_per_second".to_owned(), storm.sent as f64 / storm.seconds);
+        let rate = |frames: u64| frames as f64 / storm.seconds;
+        measure.details.insert("storm_frames_per_second".to_owned(), rate(storm.sent + storm.refused));
+        measure.details.insert("storm_frames_taken_per_second".to_owned(), rate(storm.sent));
     }
     Ok(measure)
 }
@@ -227,13 +246,21 @@ fn detail(name: &'static str) -> impl Fn(&Measure) -> Option<f64> {
 
 /// A host without connections.
 fn idle(document: &Document) -> Table {
-    let head = ["", "frames/s", "application, % of a core", "host's processors busy, %", "FEP, % of a core"];
+    let head = [
+        "",
+        "frames/s",
+        "let through",
+        "application, % of a core",
+        "host's processors busy, %",
+        "FEP, % of a core",
+    ];
     let mut rows = Vec::new();
     for subject in &document.subjects {
         for condition in Condition::all().into_iter().filter(|one| !one.loaded) {
             rows.push(vec![
                 subject.name.clone(),
                 shown(mean(subject, condition, detail("storm_frames_per_second")).or(Some(0.0)), 1.0),
+                shown(mean(subject, condition, detail("storm_frames_taken_per_second")).or(Some(0.0)), 1.0),
                 shown(mean(subject, condition, application), 100.0),
                 shown(mean(subject, condition, detail("host_processors_busy")), 100.0),
                 shown(mean(subject, condition, fep), 100.0),
@@ -249,6 +276,7 @@ fn loaded(document: &Document) -> Table {
         "",
         "storm",
         "frames/s",
+        "let through",
         "application, % of a core",
         "FEP, % of a core",
         "round trips/s",
@@ -271,6 +299,7 @@ fn loaded(document: &Document) -> Table {
                 }
                 .to_owned(),
                 shown(mean(subject, condition, detail("storm_frames_per_second")).or(Some(0.0)), 1.0),
+                shown(mean(subject, condition, detail("storm_frames_taken_per_second")).or(Some(0.0)), 1.0),
                 shown(mean(subject, condition, application), 100.0),
                 shown(mean(subject, condition, fep), 100.0),
                 shown(mean(subject, condition, rate), 1.0),
@@ -301,15 +330,16 @@ fn notes(common: &Common, sender: &[usize], duration: Duration) -> Vec<String> {
         format!(
             "{} s each, {} trials. Half of the frames are ARP requests for another host, half UDP broadcasts to a port where \
              nobody listens. The application runs on processors {:?} (the kernel's may use the FEP's too), the FEP on {:?}, the \
-             storm's sender on {sender:?}.",
+             storm's sender on {sender:?}. “Let through” are the frames that the link's other end took: at a TAP device the kernel \
+             drops what the FEP has no use for, in the sender's call.",
             duration.as_secs_f64(),
             common.trials,
             placement.application,
             placement.fep,
         ),
-        "The sender takes a processor's time whatever comes of its frames: on a machine of two it is time of the FEP, and of the \
-         kernel's application. So the changes are against the same sender at the same rate out of a device that swallows the \
-         frames. They contain what the storm costs between the sender's call and the host: the delivery of the frames."
+        "The sender has a processor to itself, on a machine of two by letting the FEP share the application's. The changes are \
+         against the same sender at the same rate out of a device that swallows the frames, since it takes its processor's time \
+         whatever comes of them."
             .to_owned(),
         "The kernel's host takes its packets in on the application's processors (receive packet steering), as a network card's \
          interrupts have a host architecture do; otherwise the sender's processor would do that work and hide it. Its cost shows \
@@ -329,6 +359,25 @@ mod tests {
         assert_eq!(names.len(), all.len());
         for one in all.iter().filter(|one| one.loaded && one.to == To::Host) {
             assert!(names.contains(&Condition { to: To::Elsewhere, ..*one }.name()));
+        }
+    }
+
+    #[test]
+    fn the_sender_has_a_processor_to_itself_where_there_are_two() {
+        let on = |application: usize, fep: usize, peer: &[usize]| Placement {
+            application: vec![application],
+            fep: vec![fep],
+            peer: peer.to_vec(),
+        };
+        for (usual, expected) in [
+            (on(0, 1, &[]), (0, 0, 1)),
+            (on(0, 1, &[1]), (0, 0, 1)),
+            (on(0, 0, &[]), (0, 0, 0)),
+            (on(0, 1, &[1, 2, 3]), (0, 1, 2)),
+        ] {
+            let placement = placement(&usual);
+            let sender = sender_processors(&placement);
+            assert_eq!((placement.application[0], placement.fep[0], sender[0]), expected);
         }
     }
 
@@ -356,7 +405,7 @@ mod tests {
         let description = runner::Description { name: "zero", options: Map::new() };
         let table = loaded(&runner::finish(Vec::new(), description, None, vec![subject]));
         let row = table.rows.iter().find(|row| row[1] == "at the host" && row[2] == "500000").unwrap();
-        assert_eq!([&row[7], &row[8]], ["+0.5", "-10.0"]);
+        assert_eq!([&row[8], &row[9]], ["+0.5", "-10.0"]);
         assert!(table.rows.iter().all(|row| row.len() == table.head.len()));
     }
 }

@@ -2,19 +2,22 @@
 
 use std::ffi::CString;
 use std::io;
+use std::marker::PhantomData;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Frames of one call.
-const MOST: usize = 64;
-
-/// Sends frames, link header included.
-pub(super) struct PacketSocket {
+/// Sends frames, link header included. They are given once, so that sending costs little besides the call.
+pub(super) struct PacketSocket<'a> {
     descriptor: OwnedFd,
+    messages: Vec<libc::mmsghdr>,
+    /// What the messages point to.
+    _pieces: Vec<libc::iovec>,
+    _frames: PhantomData<&'a [u8]>,
 }
 
-impl PacketSocket {
+impl<'a> PacketSocket<'a> {
     /// Opens one for a device of this network namespace.
-    pub(super) fn open(device: &str) -> io::Result<Self> {
+    pub(super) fn open(device: &str, frames: &[&'a [u8]]) -> io::Result<Self> {
         let name = CString::new(device)?;
         // SAFETY: the name ends with a zero byte and is only read.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
@@ -37,42 +40,37 @@ impl PacketSocket {
             sll_halen: 0,
             sll_addr: [0; 8],
         };
-        let on: libc::c_int = 1;
-        // No queue in between: the device takes a frame or it does not.
-        // SAFETY: the option's value is an integer that lives during the call.
-        let bypassed = unsafe {
-            libc::setsockopt(
-                descriptor.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_QDISC_BYPASS,
-                (&raw const on).cast(),
-                size_of_val(&on) as libc::socklen_t,
-            )
-        };
-        if bypassed < 0 {
-            return Err(io::Error::last_os_error());
-        }
         let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         // SAFETY: the address is of the length given, and lives during the call.
         let bound = unsafe { libc::bind(descriptor.as_raw_fd(), (&raw const address).cast(), length) };
-        if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(Self { descriptor }) }
+        if bound < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut pieces: Vec<libc::iovec> = frames
+            .iter()
+            .map(|frame| libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() })
+            .collect();
+        let messages = pieces
+            .iter_mut()
+            .map(|piece| {
+                // SAFETY: all-zero is a value of this plain C structure.
+                let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+                message.msg_hdr.msg_iov = piece;
+                message.msg_hdr.msg_iovlen = 1;
+                message
+            })
+            .collect();
+        Ok(Self { descriptor, messages, _pieces: pieces, _frames: PhantomData })
     }
 
-    /// Sends frames, at most 64 of them; how many went.
-    pub(super) fn send(&self, frames: &[&[u8]]) -> io::Result<usize> {
-        // SAFETY: all-zero is a value of these plain C structures.
-        let (mut pieces, mut messages): ([libc::iovec; MOST], [libc::mmsghdr; MOST]) =
-            unsafe { std::mem::zeroed() };
-        let count = frames.len().min(MOST);
-        for ((frame, piece), message) in frames.iter().zip(&mut pieces).zip(&mut messages) {
-            *piece = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
-            message.msg_hdr.msg_iov = piece;
-            message.msg_hdr.msg_iovlen = 1;
-        }
+    /// Sends the frames of these numbers; how many went.
+    pub(super) fn send(&mut self, numbers: Range<usize>) -> io::Result<usize> {
+        let messages = &mut self.messages[numbers];
         let descriptor = self.descriptor.as_raw_fd();
-        // SAFETY: the first `count` messages point to pieces, and these to frames, that live during the call, which
-        // only reads the frames.
-        let sent = unsafe { libc::sendmmsg(descriptor, messages.as_mut_ptr(), count as libc::c_uint, 0) };
+        // SAFETY: the messages point to pieces, which this socket owns and never moves, and these to frames, which outlive
+        // it; the call only reads the frames.
+        let sent =
+            unsafe { libc::sendmmsg(descriptor, messages.as_mut_ptr(), messages.len() as libc::c_uint, 0) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 }

@@ -74,12 +74,16 @@ struct Found {
     limited_by: BTreeMap<String, f64>,
     /// Whether that adds up to its age.
     ages: bool,
+    /// What is in flight is all that the application had to send. The kernel counts the time until it is acknowledged as busy.
+    is_idle: bool,
 }
 
 /// A trace in the making.
 struct Growing {
     trace: Trace,
-    first: (f64, BTreeMap<String, f64>),
+    /// When it was first seen, and what limited it until it was last seen.
+    first: f64,
+    last: BTreeMap<String, f64>,
     /// One in so many moments is kept; how many have passed.
     every: u32,
     passed: u32,
@@ -156,20 +160,22 @@ impl Growing {
             congestion_control: found.congestion_control.clone(),
             ..Trace::default()
         };
-        Self { trace, first: (seconds, found.limited_by.clone()), every: 1, passed: 0 }
+        Self { trace, first: seconds, last: found.limited_by.clone(), every: 1, passed: 0 }
     }
 
     fn take(&mut self, seconds: f64, found: Found) {
-        let (began, before) = &self.first;
-        let since = |(name, time): (&String, &f64)| {
-            (name.clone(), (time - before.get(name).copied().unwrap_or_default()).max(0.0))
-        };
-        let mut limited_by: BTreeMap<String, f64> = found.limited_by.iter().map(since).collect();
-        if !found.ages {
-            let busy: f64 = limited_by.values().sum();
-            limited_by.insert("application".to_owned(), (seconds - began - busy).max(0.0));
+        let limited_by = &mut self.trace.limited_by_seconds;
+        for (name, time) in &found.limited_by {
+            let since = (time - self.last.get(name).copied().unwrap_or_default()).max(0.0);
+            let counts = name != "congestion_window" || !found.is_idle;
+            *limited_by.entry(name.clone()).or_default() += if counts { since } else { 0.0 };
         }
-        self.trace.limited_by_seconds = limited_by;
+        if !found.ages {
+            limited_by.remove("application");
+            let busy: f64 = limited_by.values().sum();
+            limited_by.insert("application".to_owned(), (seconds - self.first - busy).max(0.0));
+        }
+        self.last = found.limited_by;
         self.passed += 1;
         if !(self.passed - 1).is_multiple_of(self.every) {
             return;
@@ -210,6 +216,7 @@ fn found(one: &ConnectionStatus, tcp: &TcpStatus) -> Found {
         },
         limited_by: tcp.limited_by_ns.iter().map(|(name, ns)| (name.clone(), *ns as f64 / 1e9)).collect(),
         ages: true,
+        is_idle: false,
     }
 }
 
@@ -251,7 +258,26 @@ mod tests {
             sample: Sample { bytes_sent: sent, ..Sample::default() },
             limited_by: BTreeMap::from([("congestion_window".to_owned(), congestion)]),
             ages: false,
+            is_idle: false,
         }
+    }
+
+    #[test]
+    fn who_waits_for_an_answer_is_not_held_back_by_a_window() {
+        let mut growing = Growing::new("subject", 1.0, &found(0, 0.5));
+        for second in 1..=5 {
+            let busy = found(9, f64::from(second));
+            growing.take(f64::from(second), Found { is_idle: true, ..busy });
+        }
+        let (_, shares) = held_back([growing.trace].iter()).unwrap_or_default();
+        assert!(shares.is_empty(), "it sent nothing while it was watched: {shares:?}");
+        let mut growing = Growing::new("subject", 1.0, &found(0, 0.5));
+        growing.take(1.0, found(0, 0.5));
+        growing.take(3.0, Found { is_idle: true, ..found(9, 2.5) });
+        growing.take(5.0, found(18, 4.5));
+        let traces = [growing.trace];
+        let (_, shares) = held_back(traces.iter()).unwrap();
+        assert_eq!(shares, [("application".to_owned(), 0.5), ("congestion_window".to_owned(), 0.5)]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use outboard::raw::{Interest, Readiness, Socket};
 use super::{Core, SocketName, interest_of};
 
 const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+const PRI: u32 = libc::EPOLLPRI as u32;
 const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 const RDHUP: u32 = libc::EPOLLRDHUP as u32;
 const HUP: u32 = libc::EPOLLHUP as u32;
@@ -140,7 +141,7 @@ impl Registration {
         let event = epoll_event { events: told, u64: state.event.u64 };
         if wanted & EDGE != 0 {
             let fresh = told & !state.told
-                | if received != state.received { told & IN } else { 0 }
+                | if received != state.received { told & (IN | PRI) } else { 0 }
                 | if blocked != state.blocked { told & OUT } else { 0 };
             (state.told, state.received, state.blocked) = (told, received, blocked);
             if fresh == 0 {
@@ -167,6 +168,9 @@ pub(crate) fn bits_of(ready: Readiness) -> u32 {
     }
     if ready.writable {
         bits |= OUT;
+    }
+    if ready.urgent {
+        bits |= PRI;
     }
     if ready.peer_closed {
         bits |= RDHUP | IN;

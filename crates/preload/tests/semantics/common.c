@@ -63,6 +63,15 @@ int call_peer(const char *format, ...) {
     return fd;
 }
 
+int call_gated_sink(int *gate) {
+    int port = 0;
+    int listener = listen_on(own_address, &port);
+    int fd = call_peer("gated-sink %d", port);
+    *gate = accept(listener, NULL, NULL);
+    close(listener);
+    return fd;
+}
+
 void set_nonblocking(int fd, int on) {
     int flags = fcntl(fd, F_GETFL);
     fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
@@ -149,4 +158,27 @@ void pause_ms(int milliseconds) {
     struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
     while (nanosleep(&time, &time) != 0) {
     }
+}
+
+static volatile sig_atomic_t rings;
+
+static void on_ring(int signal) {
+    (void)signal;
+    rings++;
+}
+
+void ring(int flags) {
+    struct sigaction action = {.sa_handler = on_ring, .sa_flags = flags};
+    rings = 0;
+    sigaction(SIGALRM, &action, NULL);
+    struct itimerval time = {{0, 50000}, {0, 50000}};
+    setitimer(ITIMER_REAL, &time, NULL);
+}
+
+int ring_off(void) {
+    struct itimerval never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &never, NULL);
+    struct sigaction action = {.sa_handler = SIG_IGN};
+    sigaction(SIGALRM, &action, NULL);
+    return rings > 0;
 }

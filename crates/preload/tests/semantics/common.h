@@ -41,6 +41,8 @@ const char *result(long value);
 const char *pollbits(int bits);
 /* A socket connected to the peer, which was sent a command. */
 int call_peer(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* One to a peer that reads nothing until the gate, another connection to it, brings a byte or its end. */
+int call_gated_sink(int *gate);
 int tcp_socket(void);
 void set_nonblocking(int fd, int on);
 void set_timeout(int fd, int option, int milliseconds);
@@ -53,6 +55,10 @@ int matches_pattern(const char *buffer, long length, long position);
 int listen_on(struct in_addr address, int *port);
 struct sockaddr_in address_of(struct in_addr ip, int port);
 void pause_ms(int milliseconds);
+/* SIGALRM every 50 ms, with these flags, to interrupt one call: however late that begins, another ring comes. */
+void ring(int flags);
+/* No more of them; whether any came. */
+int ring_off(void);
 int run_peer(const char *address);
 
 void stream_cases(void);
@@ -66,4 +72,5 @@ void leave_by_exit(void);
 void leave_by_underscore_exit(void);
 void bulk_cases(void);
 void calls_cases(void);
+void urgent_cases(void);
 #endif

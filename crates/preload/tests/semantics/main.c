@@ -53,6 +53,7 @@ int main(int count, char **arguments) {
     run("family", family_cases, only);
     run("bulk", bulk_cases, only);
     run("calls", calls_cases, only);
+    run("urgent", urgent_cases, only);
     if (only) {
         run("leave-exit", leave_by_exit, only);
         run("leave-_exit", leave_by_underscore_exit, only);

@@ -43,6 +43,40 @@ static void source(int fd, long length) {
     close(fd);
 }
 
+/* Each line is a text to send, plain (d) or urgent (u). */
+static void send_urgent(int fd) {
+    FILE *lines = fdopen(fd, "r");
+    char line[200];
+    int on = 1;
+    setsockopt(fd, SOL_TCP, TCP_NODELAY, &on, sizeof on);
+    while (fgets(line, sizeof line, lines)) {
+        send(fd, line + 2, strlen(line) - 3, line[0] == 'u' ? MSG_OOB : 0);
+        pause_ms(5); /* each is a segment of its own */
+    }
+    fclose(lines);
+}
+
+/* Reads to the end and tells what it got: texts as they were read, urgent bytes in brackets, marks as bars. */
+static void read_urgent(int fd) {
+    char text[400] = "", *end = text, buffer[100];
+    for (;;) {
+        struct pollfd entry = {fd, POLLIN | POLLPRI, 0};
+        poll(&entry, 1, -1);
+        pause_ms(50);
+        if (entry.revents & POLLPRI && recv(fd, buffer, 1, MSG_OOB) == 1)
+            end += sprintf(end, "[%c]", buffer[0]);
+        if (sockatmark(fd) == 1)
+            end += sprintf(end, "|");
+        long count = recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
+        if (count == 0)
+            break;
+        if (count > 0)
+            end += sprintf(end, "%.*s ", (int)count, buffer);
+    }
+    write_all(fd, text, strlen(text));
+    close(fd);
+}
+
 static void serve(int fd, struct sockaddr_in from) {
     char line[200], what[100] = "";
     long number = 0;
@@ -63,12 +97,22 @@ static void serve(int fd, struct sockaddr_in from) {
         close(fd);
     else if (strcmp(what, "reset") == 0)
         reset(fd);
+    else if (strcmp(what, "urgent-sender") == 0)
+        send_urgent(fd);
+    else if (strcmp(what, "urgent-reader") == 0)
+        read_urgent(fd);
     else if (strcmp(what, "reset-on-byte") == 0) {
         char byte;
         read_all(fd, &byte, 1);
         reset(fd);
-    } else if (strcmp(what, "sink-after") == 0) {
-        pause_ms((int)number);
+    } else if (strcmp(what, "gated-sink") == 0) {
+        /* reads nothing until a byte, or the end, comes on a connection back to a port of the caller's */
+        char byte;
+        from.sin_port = htons(number);
+        int gate = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(gate, (struct sockaddr *)&from, sizeof from) == 0)
+            read_all(gate, &byte, 1);
+        close(gate);
         sink(fd, 0);
     } else if (strcmp(what, "hello-after") == 0) {
         pause_ms((int)number);
@@ -90,6 +134,10 @@ static void serve(int fd, struct sockaddr_in from) {
         const char *text = failed ? errname(errno) : "connected";
         if (!failed && strcmp(what, "call-hello") == 0)
             write_all(other, "hello", 5);
+        if (!failed && strcmp(what, "call-urgent") == 0) {
+            send(other, "abc", 3, MSG_OOB);
+            pause_ms(200);
+        }
         if (!failed && strcmp(what, "call-echo") == 0) {
             dprintf(fd, "%s\n", text);
             echo(other);

@@ -230,7 +230,8 @@ pub(crate) struct Transfer {
     pub(crate) chunk: usize,
 }
 
-fn host(number: u8, mtu: u16, window: usize) -> (Stack<FixedBuffers>, InterfaceId) {
+/// A host 10.0.0.NUMBER at a link that sums for it.
+pub(crate) fn host<B: BufferFamily>(number: u8, mtu: u16, window: usize) -> (Stack<B>, InterfaceId) {
     let mut config = StackConfig {
         conflict_detection: ConflictDetection::Off,
         ephemeral_ports: (1024, 65_535),

@@ -14,9 +14,11 @@ use base::{Duration, Instant};
 use tcp::cut_through::{Carried, Stop, carry, join};
 
 use super::Glance;
+use crate::SocketId;
 use crate::buffers::BufferFamily;
 use crate::flow::{FourTuple, Target};
-use crate::socket::{Partner, Stage};
+use crate::interface::InterfaceId;
+use crate::socket::{OutputPlace, Partner, Stage};
 use crate::stack::Stack;
 use crate::transmit::{Budget, Turn};
 
@@ -41,6 +43,22 @@ impl<B: BufferFamily> Stack<B> {
                 self.meet(now, index)
             }
             Partner::Remote => None,
+        }
+    }
+
+    /// A connection attempt that has just been made goes to a listener of this stack at once, and not when output is next asked
+    /// for. Does nothing where the peer is elsewhere, or where the handshake goes by segments.
+    pub fn tcp_meet(&mut self, now: Instant, id: SocketId) {
+        let Some(socket) = self.sockets.get(id.into()) else { return };
+        if socket.place != OutputPlace::Unrouted {
+            return;
+        }
+        let index = id.index;
+        self.leave_output(index);
+        let Some(interface) = self.tcp_interface(now, index) else { return };
+        let mut budget = Budget { frames: 1, turn_frames: 1, turn_bytes: 0 };
+        if interface != InterfaceId::LOOPBACK || self.cut_through(now, index, &mut budget).is_none() {
+            self.join_round(index, interface);
         }
     }
 

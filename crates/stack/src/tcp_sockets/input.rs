@@ -15,7 +15,7 @@ use crate::socket::Stage;
 use crate::stack::Stack;
 
 /// From so much payload on, copying and summing in one pass is worth its while.
-const LARGE: usize = 256;
+pub(super) const LARGE: usize = 256;
 
 impl<B: BufferFamily> Stack<B> {
     /// Takes a TCP segment in.
@@ -55,9 +55,19 @@ impl<B: BufferFamily> Stack<B> {
         if let Some(Target::Socket(index)) = target
             && packet.checksum == ChecksumIn::Unknown
             && payload.len() >= LARGE
-            && self.give_unverified(now, index, packet, &segment)
         {
-            return;
+            let (tcp_header, _) = packet.payload.split_at(packet.payload.len() - payload.len());
+            let (source, destination) = (packet.header.source, packet.header.destination);
+            let length = packet.payload.len() as u32;
+            let sum = Sum::pseudo_header_v4(source, destination, Protocol::TCP, length).add(tcp_header);
+            match self.give_unverified(now, index, sum, &segment) {
+                tcp::Unverified::Taken(tcp::Verdict::Predicted) => {
+                    self.begin_run(index, packet, &segment);
+                    return;
+                }
+                tcp::Unverified::Taken(_) | tcp::Unverified::Damaged => return,
+                tcp::Unverified::NotTaken => {}
+            }
         }
         if !verify() {
             self.stats.drop_tcp_checksum += 1;
@@ -70,34 +80,34 @@ impl<B: BufferFamily> Stack<B> {
         }
     }
 
-    /// Gives a connection a segment that is verified while its payload is placed. `false`: it does not take it so.
-    fn give_unverified(
+    /// Gives a connection a segment that is verified while its payload is placed; `sum` is that of all that the checksum
+    /// covers but the payload.
+    pub(super) fn give_unverified(
         &mut self,
         now: Instant,
         index: u32,
-        packet: &Packet<'_>,
+        sum: Sum,
         segment: &tcp::SegmentIn<'_>,
-    ) -> bool {
-        let Some(tcp) = self.sockets.get_index_mut(index).and_then(|socket| socket.tcp_mut()) else {
-            return false;
-        };
-        let length = packet.payload.len();
-        let (header, _) = packet.payload.split_at(length - segment.payload.len());
-        let (source, destination) = (packet.header.source, packet.header.destination);
-        let sum = Sum::pseudo_header_v4(source, destination, Protocol::TCP, length as u32).add(header);
-        let before = Glance::at(&tcp.connection);
-        match tcp.connection.handle_unverified(now, segment, sum, &mut tcp.stream) {
+    ) -> tcp::Unverified {
+        let Some(socket) = self.sockets.get_index_mut(index) else { return tcp::Unverified::NotTaken };
+        let Some(tcp) = socket.tcp_mut() else { return tcp::Unverified::NotTaken };
+        let received_to = tcp.connection.received_to();
+        let given = tcp.connection.handle_unverified(now, segment, sum, &mut tcp.stream);
+        match given {
             tcp::Unverified::Taken(verdict) => {
                 self.stats.verdicts.add(verdict);
-                self.settle(now, index, before);
-                true
+                if !socket.is_settled_after_data(now)
+                    && let Some(tcp) = socket.tcp()
+                {
+                    // Data that was expected changes nothing else that an owner can see.
+                    let before = Glance { received_to, ..Glance::at(&tcp.connection) };
+                    self.settle(now, index, before);
+                }
             }
-            tcp::Unverified::Damaged => {
-                self.stats.drop_tcp_checksum += 1;
-                true
-            }
-            tcp::Unverified::NotTaken => false,
+            tcp::Unverified::Damaged => self.stats.drop_tcp_checksum += 1,
+            tcp::Unverified::NotTaken => {}
         }
+        given
     }
 
     pub(crate) fn give_segment(

@@ -11,12 +11,14 @@ mod input;
 mod listen;
 mod output;
 mod restore;
+mod run;
 mod syn_cookies;
 mod time_wait;
 
 pub(crate) use crowd::Crowds;
 pub(crate) use fast_open::{EarlyQueue, FastOpenState};
 pub use restore::RestoreError;
+pub(crate) use run::Run;
 pub(crate) use time_wait::TimeWaitRecord;
 
 use base::Instant;
@@ -29,7 +31,7 @@ use crate::error::SocketError;
 use crate::flow::{FourTuple, Target};
 use crate::path::Next;
 use crate::slab::Key;
-use crate::socket::{Kind, Partner, Stage};
+use crate::socket::{Kind, OutputPlace, Partner, Socket, Stage};
 use crate::stack::{SocketId, Stack, Timer};
 
 /// IP and TCP headers without options, which the MSS does not count (RFC 9293 §3.7.1).
@@ -45,6 +47,7 @@ pub(crate) struct Glance {
     acked_to: u64,
     received_to: u64,
     soft_error: Option<tcp::Error>,
+    urgent_changes: u32,
 }
 
 impl Glance {
@@ -54,11 +57,30 @@ impl Glance {
             acked_to: connection.acked_to(),
             received_to: connection.received_to(),
             soft_error: connection.soft_error(),
+            urgent_changes: connection.urgent_changes(),
         }
     }
 
     fn is_opening(&self) -> bool {
         self.state == tcp::State::SynSent
+    }
+}
+
+impl<B: BufferFamily> Socket<B> {
+    /// Whether [`Stack::settle`] would change nothing after a segment that was just the next data: as in a batch of them
+    /// after the first. Then the owner has been told, output is wanted already, and no timer has to be moved.
+    #[inline]
+    fn is_settled_after_data(&self, now: Instant) -> bool {
+        let Some(tcp) = self.tcp() else { return true };
+        let is_timed = || match tcp.connection.deadline() {
+            Some(deadline) => tcp.timer.is_some() && tcp.armed <= deadline,
+            None => true,
+        };
+        (self.changed.is_linked() || self.silent || tcp.stage != Stage::Owned)
+            && (self.place != OutputPlace::Nowhere || !tcp.connection.wants_output(now))
+            && !tcp.connection.is_drained()
+            && tcp.early_of.is_none()
+            && is_timed()
     }
 }
 
@@ -99,6 +121,11 @@ impl<B: BufferFamily> Stack<B> {
     /// As [`tcp_send`](Self::tcp_send), and more follows at once (`MSG_MORE`).
     pub fn tcp_send_more(&mut self, id: SocketId, queued_to: u64) {
         self.tell_tcp(id, |connection| connection.handle_send_more(queued_to));
+    }
+
+    /// As [`tcp_send`](Self::tcp_send), and the byte before the offset `urgent_to` is urgent (`MSG_OOB`).
+    pub fn tcp_send_urgent(&mut self, id: SocketId, queued_to: u64, urgent_to: u64) {
+        self.tell_tcp(id, |connection| connection.handle_send_urgent(queued_to, urgent_to));
     }
 
     /// The receive stream has been read up to the offset `consumed_to`.

@@ -119,7 +119,7 @@ impl Connection {
         self.step_4_syn(now, segment)?;
         self.note_heard(now);
         self.step_5_ack(now, segment)?;
-        self.step_6_urgent(segment);
+        self.step_6_urgent(segment, &text, receive);
         self.on_ecn_of_data(segment);
         let verdict = self.step_7_text(now, segment, &text, receive)?;
         self.step_8_fin(now);
@@ -140,11 +140,6 @@ impl Connection {
         self.challenge(now);
         ControlFlow::Break(Verdict::SynChallenged)
     }
-
-    /// Step 6: the urgent pointer is not interpreted; urgent data stays in line, where RFC 6093 §4 has applications ask for it.
-    // Deviation from RFC 9293 §3.8.5: urgent data is neither announced to the application nor sent as such. Middle boxes clear
-    // the pointer, implementations differ in what it points at, and RFC 6093 §5 advises new applications not to use it.
-    fn step_6_urgent(&mut self, _segment: &SegmentIn<'_>) {}
 
     /// The peer lives: keepalive starts anew.
     #[inline]

@@ -55,6 +55,7 @@ impl Connection {
             || self.send.scoreboard.lost() > 0
             || self.recovery.dup_acks > 0
             || self.recovery.probe.end != 0
+            || self.awaits_urgent_byte()
             || segment.ecn == crate::segment::Ecn::Ce
         {
             return None;

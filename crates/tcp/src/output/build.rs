@@ -74,7 +74,7 @@ impl Connection {
             self.add_sack_blocks(&mut options);
         }
         let flags = flags | self.ecn_of_segment(flags);
-        let header = Header {
+        let mut header = Header {
             src_port: self.ends.local_port,
             dst_port: self.ends.remote_port,
             seq: self.send.seq(seq),
@@ -84,6 +84,9 @@ impl Connection {
             urgent: 0,
             options,
         };
+        if self.urgent.is_some() {
+            self.set_urgent_pointer(seq, &mut header);
+        }
         SegmentOut { header, offset: 0, len: 0, segment_size: 1, ecn: Ecn::NotEct }
     }
 

@@ -130,7 +130,8 @@ impl Connection {
             return self.poll_ack(now);
         }
         let mut limit = *limit;
-        if self.ecn.forbids_cutting() {
+        // The urgent pointer counts from each segment's own number.
+        if self.ecn.forbids_cutting() || self.sends_urgent() {
             limit.max_payload = 0;
         }
         let limit = &limit;

@@ -47,7 +47,7 @@ impl Connection {
     /// Nagle's algorithm (RFC 9293 §3.7.4) as Minshall modified it: a small segment waits while another small one is not
     /// acknowledged. `TCP_CORK` holds every small one, `MSG_MORE` until the next send or acknowledgement; `TCP_NODELAY` none.
     fn holds_back_small(&self) -> bool {
-        if self.pending.force || self.pending.push {
+        if self.pending.force || self.pending.push || self.sends_urgent() {
             return false;
         }
         if self.settings.cork || self.pending.more {

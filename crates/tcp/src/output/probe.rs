@@ -68,6 +68,9 @@ impl Connection {
     /// A probe of the window or of the peer's life: a segment without data from before the window, which every TCP
     /// answers with its present acknowledgement and window (as Linux does; no byte beyond the window is at stake).
     pub(crate) fn poll_probe(&mut self, now: Instant) -> Option<SegmentOut> {
+        if self.pending.probe && self.takes_urgent_probe() {
+            return Some(self.build(now, self.send.una, Flags::ACK));
+        }
         if !core::mem::take(&mut self.pending.probe) {
             return None;
         }

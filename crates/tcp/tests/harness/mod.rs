@@ -25,11 +25,13 @@ pub struct CheckedBuffer {
     pub checks: bool,
     /// Refuse everything.
     pub full: bool,
+    /// How far the reader has read, if it tells.
+    pub consumed: Option<u64>,
 }
 
 impl CheckedBuffer {
     pub fn new(sender: usize) -> Self {
-        Self { sender, ranges: BTreeMap::new(), limit: u64::MAX, checks: true, full: false }
+        Self { sender, ranges: BTreeMap::new(), limit: u64::MAX, checks: true, full: false, consumed: None }
     }
 
     /// Whether everything before `offset` was placed.
@@ -65,5 +67,9 @@ impl ReceiveBuffer for CheckedBuffer {
         }
         self.ranges.insert(start, end);
         Ok(())
+    }
+
+    fn consumed(&mut self) -> Option<u64> {
+        self.consumed
     }
 }

@@ -5,4 +5,5 @@ pub(crate) mod link;
 pub(crate) mod options;
 pub(crate) mod states;
 pub(crate) mod timers;
+pub(crate) mod urgent;
 pub(crate) mod windows;
