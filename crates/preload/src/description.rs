@@ -87,6 +87,8 @@ pub(crate) struct InetSocket {
     /// `TCP_INQ`: every `recvmsg` tells what is left to read.
     tells_left: AtomicBool,
     change: Mutex<()>,
+    /// Whether the program has ever set an option.
+    tuned: AtomicBool,
     /// Options that the kernel's socket cannot be asked for later, as they were set: level, name, value.
     early: Mutex<Vec<(c_int, c_int, Vec<u8>)>>,
     /// The epoll instances that watch it.
@@ -106,6 +108,7 @@ impl InetSocket {
             send_timeout_ns: AtomicU64::new(0),
             tells_left: AtomicBool::new(false),
             change: Mutex::new(()),
+            tuned: AtomicBool::new(false),
             early: Mutex::default(),
             watchers: Arc::default(),
         }
@@ -164,6 +167,16 @@ impl InetSocket {
     /// Held by whoever changes the phase or makes the stack's socket.
     pub(crate) fn lock_change(&self) -> MutexGuard<'_, ()> {
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the program has set options of it.
+    pub(crate) fn is_tuned(&self) -> bool {
+        self.tuned.load(Ordering::Relaxed)
+    }
+
+    /// It has.
+    pub(crate) fn note_tuned(&self) {
+        self.tuned.store(true, Ordering::Relaxed);
     }
 
     /// Keeps an option for the stack's socket, which does not exist yet.

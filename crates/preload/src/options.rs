@@ -4,6 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use libc::{linger, socklen_t, timeval};
@@ -112,6 +113,7 @@ pub(crate) unsafe extern "C" fn setsockopt(
         let length = (length as usize).min(LONGEST);
         // SAFETY: the kernel has read these bytes.
         let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length) };
+        socket.note_tuned();
         if socket.existing().is_none() && REMEMBERED.contains(&(level, name)) {
             socket.remember(level, name, bytes);
         }
@@ -132,25 +134,44 @@ fn is_too_late(outboard: &Socket, level: c_int, name: c_int) -> bool {
         }
 }
 
+/// Level, name and value of an option.
+type Value = (c_int, c_int, Vec<u8>);
+
+/// What sockets have to begin with in this process and the stack's have not, by their kind: the system's own defaults.
+static FRESH: [OnceLock<Vec<Value>>; 2] = [const { OnceLock::new() }; 2];
+
 /// Gives the stack's socket the options that the kernel's has.
 pub(crate) fn carry_over(fd: c_int, socket: &InetSocket, outboard: &Socket) {
-    for (level, name) in CARRIED {
-        if level == libc::SOL_TCP && socket.kind != Kind::Stream {
-            continue;
-        }
-        let mut bytes = [0u8; LONGEST];
+    // What the stack refuses here it would have refused from the program: the kernel's answer stands.
+    let give = |(level, name, bytes): &Value| drop(pass_on(socket, Some(outboard), *level, *name, bytes));
+    if socket.is_tuned() {
+        carried_of(fd, socket.kind).iter().for_each(give);
+    } else {
+        // A connection of a few packets would feel the system calls.
+        let differs = |value: &Value| {
+            let before = outboard.options();
+            give(value);
+            outboard.options() != before
+        };
+        let fresh = &FRESH[usize::from(socket.kind == Kind::Datagram)];
+        let fresh = fresh.get_or_init(|| carried_of(fd, socket.kind).into_iter().filter(differs).collect());
+        fresh.iter().for_each(give);
+    }
+    socket.all_remembered().iter().for_each(give);
+}
+
+/// What the kernel's socket says of the options that are carried over.
+fn carried_of(fd: c_int, kind: Kind) -> Vec<Value> {
+    let concerned = CARRIED.into_iter().filter(|(level, _)| *level != libc::SOL_TCP || kind == Kind::Stream);
+    let read = |(level, name): (c_int, c_int)| {
+        let mut bytes = vec![0u8; LONGEST];
         let mut length = LONGEST as socklen_t;
         // SAFETY: the buffer has as many bytes as `length` says.
         let status = unsafe { real::getsockopt(fd, level, name, bytes.as_mut_ptr().cast(), &mut length) };
-        if status == 0 {
-            // What the stack refuses here it would have refused from the program: the kernel's answer stands.
-            let _ = pass_on(socket, Some(outboard), level, name, &bytes[..length as usize]);
-        }
-    }
-    for (level, name, bytes) in socket.all_remembered() {
-        // As above.
-        let _ = pass_on(socket, Some(outboard), level, name, &bytes);
-    }
+        bytes.truncate(length as usize);
+        (status == 0).then_some((level, name, bytes))
+    };
+    concerned.filter_map(read).collect()
 }
 
 fn pass_on(

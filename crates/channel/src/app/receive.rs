@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::channel::Channel;
 use super::record::Record;
+use crate::mapping::copy::copy;
 use crate::urgent::UrgentWord;
 use crate::{Command, State};
 
@@ -160,7 +161,7 @@ impl ReceiveStream {
                 while !place.is_empty() && !first.is_empty() {
                     let count = place.len().min(first.len());
                     let (now, later) = place.split_at_mut(count);
-                    now.copy_from_slice(&first[..count]);
+                    copy(now, &first[..count]);
                     place = later;
                     first = &first[count..];
                     copied += count;

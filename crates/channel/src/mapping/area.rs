@@ -12,7 +12,7 @@ use ring::Span;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::buddy::{Buddy, MemoryUse};
-use super::{ReadMapping, WriteMapping};
+use super::{ReadMapping, WriteMapping, copy};
 use crate::layout::{PAGE, PAGE_LOG2, RingLocation};
 
 /// Free blocks below this are not worth a system call to give their pages back.
@@ -124,10 +124,16 @@ impl Lease {
     fn copy_in(&mut self, span: Span, bytes: &[u8]) {
         self.check(span);
         assert_eq!(span.len, bytes.len());
-        let place = self.mapping().at(self.offset() + span.start, span.len, 1).as_ptr();
-        // SAFETY: the target is in bounds of a writable mapping and leased to this lease alone; `bytes` cannot overlap it,
-        // since a slice of this lease would have borrowed it. A raw copy, as the other process may be reading.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+        let mut place = self.mapping().at(self.offset() + span.start, span.len, 1).as_ptr();
+        for piece in bytes.chunks(copy::piece_size(place, bytes)) {
+            // SAFETY: the target is in bounds of a writable mapping and leased to this lease alone, and the pieces fill it one
+            // after the other; `bytes` cannot overlap it, since a slice of this lease would have borrowed it. A raw copy, as
+            // the other process may be reading.
+            unsafe {
+                ptr::copy_nonoverlapping(piece.as_ptr(), place, piece.len());
+                place = place.add(piece.len());
+            }
+        }
     }
 
     fn check(&self, span: Span) {

@@ -10,6 +10,7 @@
 
 mod area;
 mod buddy;
+pub(crate) mod copy;
 
 use core::ffi::c_void;
 use core::ops::Deref;
@@ -167,9 +168,15 @@ impl WriteMapping {
 
     /// Copies bytes to `offset`.
     pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
-        let place = self.at(offset, bytes.len(), 1).as_ptr();
-        // SAFETY: in bounds of this writable mapping; `bytes` are private memory, which does not overlap it.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+        let mut place = self.at(offset, bytes.len(), 1).as_ptr();
+        for piece in bytes.chunks(copy::piece_size(place, bytes)) {
+            // SAFETY: in bounds of this writable mapping, which the pieces fill one after the other; `bytes` are private
+            // memory, which does not overlap it.
+            unsafe {
+                ptr::copy_nonoverlapping(piece.as_ptr(), place, piece.len());
+                place = place.add(piece.len());
+            }
+        }
     }
 
     /// Stores words, each by itself.

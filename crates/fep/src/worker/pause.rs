@@ -9,8 +9,8 @@ use super::key::Key;
 
 /// Nothing done for so long is a pause.
 const PAUSE: Duration = Duration::from_micros(100);
-/// A wake-up is withheld for so long at most, pause or none.
-const WITHHOLD: Duration = Duration::from_millis(2);
+/// A wake-up is withheld for so long at most, pause or none: what a reader waits for comes in less at 2 Gbit/s.
+const WITHHOLD: Duration = Duration::from_millis(4);
 
 /// Readers who want to be woken when nothing more comes.
 #[derive(Debug, Default)]

@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use libc::{epoll_event, sigset_t, timespec};
@@ -62,25 +61,25 @@ pub(crate) unsafe extern "C" fn epoll_ctl(
     let value =
         (operation != libc::EPOLL_CTL_DEL && !event.is_null()).then(|| unsafe { event.read_unaligned() });
     let Some(held) = target else {
-        core.has_kernel.store(true, Ordering::Relaxed);
         // SAFETY: as above.
-        return unsafe { real::epoll_ctl(epoll, operation, fd, event) };
+        return core
+            .register_in_kernel(operation, || unsafe { real::epoll_ctl(epoll, operation, fd, event) });
     };
     let Some(socket) = held.socket() else {
         if let Some(inner) = held.epoll() {
             inner.core().set_nested();
         }
-        core.has_kernel.store(true, Ordering::Relaxed);
         // SAFETY: as above.
-        return unsafe { real::epoll_ctl(epoll, operation, fd, event) };
+        return core
+            .register_in_kernel(operation, || unsafe { real::epoll_ctl(epoll, operation, fd, event) });
     };
     // The phase must not change in between: a connect in another thread moves registrations over.
     let _still = socket.lock_change();
     let phase = socket.phase();
     if phase != Phase::Outboard {
-        core.has_kernel.store(true, Ordering::Relaxed);
         // SAFETY: as above.
-        let status = unsafe { real::epoll_ctl(epoll, operation, fd, event) };
+        let status =
+            core.register_in_kernel(operation, || unsafe { real::epoll_ctl(epoll, operation, fd, event) });
         if status != 0 {
             return status;
         }

@@ -54,7 +54,7 @@ impl Epoll {
             ready: Mutex::default(),
             ready_count: AtomicUsize::new(0),
             sleepers: Mutex::new(0),
-            has_kernel: AtomicBool::new(false),
+            in_kernel: AtomicUsize::new(0),
             is_nested: AtomicBool::new(false),
             recent: Mutex::default(),
             kernel_first: AtomicBool::new(false),
@@ -101,8 +101,9 @@ pub(crate) struct Core {
     ready_count: AtomicUsize,
     /// Threads in `epoll_wait` that may sleep.
     sleepers: Mutex<u32>,
-    /// Whether kernel descriptors were ever registered.
-    has_kernel: AtomicBool,
+    /// The program's registrations in the kernel's epoll; more than there are, where a descriptor was closed without taking
+    /// its registration back.
+    in_kernel: AtomicUsize,
     /// Whether somebody waits for the epoll descriptor itself.
     is_nested: AtomicBool,
     /// What was told last, if it was little.
@@ -158,13 +159,39 @@ impl Core {
         }
     }
 
+    /// The program's own `epoll_ctl` on a descriptor of the kernel's, by `call`.
+    fn register_in_kernel(&self, operation: c_int, call: impl FnOnce() -> c_int) -> c_int {
+        if operation == libc::EPOLL_CTL_ADD {
+            // First: what becomes ready at once is looked for by then.
+            self.in_kernel.fetch_add(1, Ordering::Release);
+        }
+        let status = call();
+        if (operation == libc::EPOLL_CTL_ADD) != (status == 0) && operation != libc::EPOLL_CTL_MOD {
+            self.left_kernel();
+        }
+        status
+    }
+
+    /// Takes back what the program registered in the kernel's epoll, if it is still there.
+    fn unregister_in_kernel(&self, fd: c_int) {
+        if self.control_kernel(libc::EPOLL_CTL_DEL, fd, 0, 0).is_ok() {
+            self.left_kernel();
+        }
+    }
+
+    fn left_kernel(&self) {
+        let less = |count: usize| count.checked_sub(1);
+        // None to take away: another process that shares the instance registered it.
+        let _ = self.in_kernel.fetch_update(Ordering::Release, Ordering::Relaxed, less);
+    }
+
     /// Puts a registration into the ready list; a thread that sleeps here looks at it.
     fn push(&self, registration: &Arc<Registration>) {
         if registration.mark_queued() {
             lock(&self.ready).push_back(Arc::clone(registration));
             self.ready_count.fetch_add(1, Ordering::Release);
         }
-        if *lock(&self.sleepers) > 0 {
+        if *lock(&self.sleepers) > u32::from(wait::is_awake_sleeper(self)) {
             self.poke();
         }
     }
@@ -303,6 +330,11 @@ impl Watchers {
     /// The socket is gone: so are its registrations.
     pub(crate) fn forget_all(&self) {
         self.count.store(0, Ordering::Release);
+        for entry in std::mem::take(&mut *lock(&self.in_kernel)) {
+            if let Some(core) = entry.core.upgrade() {
+                core.left_kernel();
+            }
+        }
         for registration in std::mem::take(&mut *lock(&self.list)) {
             registration.end();
             registration.core.remove_closed(&registration);
@@ -322,7 +354,7 @@ impl Watchers {
     /// What the kernel carries of this socket is over: its registrations there, too.
     pub(crate) fn leave_kernel(&self) {
         for registration in lock(&self.list).iter() {
-            let _ = registration.core.control_kernel(libc::EPOLL_CTL_DEL, registration.fd, 0, 0);
+            registration.core.unregister_in_kernel(registration.fd);
         }
     }
 
@@ -331,7 +363,7 @@ impl Watchers {
         for entry in std::mem::take(&mut *lock(&self.in_kernel)) {
             let Some(core) = entry.core.upgrade() else { continue };
             if !keep {
-                let _ = core.control_kernel(libc::EPOLL_CTL_DEL, entry.fd, 0, 0);
+                core.unregister_in_kernel(entry.fd);
             }
             let _ = core.add(entry.fd, held, entry.event);
         }

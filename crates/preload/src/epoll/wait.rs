@@ -1,5 +1,6 @@
 //! Waiting on an epoll instance.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::io;
 use std::sync::Arc;
@@ -47,7 +48,9 @@ impl Core {
     ) -> io::Result<usize> {
         if self.active().is_none() {
             // Only the kernel's descriptors so far. The stack's may come in while this sleeps.
-            self.wait_kernel(&mut events, deadline, mask)?;
+            if self.wait_kernel(&mut events, deadline, mask)? {
+                self.was_rung();
+            }
             if events.filled > 0 || self.active().is_none() {
                 return Ok(events.filled);
             }
@@ -135,14 +138,17 @@ impl Core {
     /// Asks the kernel what else is ready at this moment. If the stack's side left no room for that, the kernel's comes first
     /// the next time, so that neither starves the other.
     fn look_at_kernel(&self, events: &mut Events<'_>) -> io::Result<()> {
-        if !self.has_kernel.load(Ordering::Relaxed) {
+        if self.in_kernel.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
         if events.is_full() {
             self.kernel_first.store(true, Ordering::Relaxed);
             return Ok(());
         }
-        self.wait_kernel(events, Deadline::Now, None)
+        if self.wait_kernel(events, Deadline::Now, None)? {
+            self.was_rung();
+        }
+        Ok(())
     }
 
     /// Whether spinning is of use: not for a send ring that must be half empty.
@@ -169,19 +175,25 @@ impl Core {
             *sleepers += 1;
             waiter.arm();
         }
-        waiter.endpoint().dispatch();
+        as_awake_sleeper(self, || waiter.endpoint().dispatch());
         let is_ready = if nap.is_empty() { self.has_ready() } else { self.must_end(&nap) };
-        let slept = if is_ready { Ok(()) } else { self.wait_kernel(events, deadline, mask) };
+        let slept = if is_ready { Ok(false) } else { self.wait_kernel(events, deadline, mask) };
         for registration in nap {
             registration.end_nap();
             self.requeue(registration);
         }
         let mut sleepers = lock(&self.sleepers);
         *sleepers -= 1;
-        if *sleepers == 0 && !self.is_nested.load(Ordering::Acquire) {
+        let was_last = *sleepers == 0 && !self.is_nested.load(Ordering::Acquire);
+        if was_last {
             waiter.disarm();
         }
-        slept
+        drop(sleepers);
+        // Only now, when this thread counts as awake: it has not to wake itself.
+        if slept? {
+            if was_last { waiter.endpoint().dispatch() } else { self.was_rung() }
+        }
+        Ok(())
     }
 
     /// Whether something has come before the nap began, or more is ready than what naps.
@@ -199,13 +211,14 @@ impl Core {
         registrations
     }
 
-    /// The kernel's `epoll_pwait` into the free room, without the events that are only for this library.
+    /// The kernel's `epoll_pwait` into the free room, without the events that are only for this library. Whether those say
+    /// that this side has news.
     fn wait_kernel(
         &self,
         events: &mut Events<'_>,
         deadline: Deadline,
         mask: Option<&sigset_t>,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let room = &mut events.room[events.filled..];
         let mask = mask.map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: the slice, the time and the mask live during the call.
@@ -223,16 +236,16 @@ impl Core {
         if count < 0 {
             return Err(io::Error::last_os_error());
         }
-        let mut kept = 0;
+        let (mut kept, mut rung) = (0, false);
         for index in 0..count as usize {
             let event = room[index];
             let data = event.u64;
             match data {
-                _ if data == self.marker() => self.was_rung(),
+                _ if data == self.marker() => rung = true,
                 _ if data == self.poke_marker() => {
                     // Another thread may have taken it already.
                     let _ = rustix::io::read(&self.poke, &mut [0; 8]);
-                    self.was_rung();
+                    rung = true;
                 }
                 _ if data == self.end_marker() => self.endpoint_ended(),
                 _ => {
@@ -242,7 +255,7 @@ impl Core {
             }
         }
         events.filled += kept;
-        Ok(())
+        Ok(rung)
     }
 
     /// The waiter's descriptor is readable: take that back, and be rung anew for what comes from now on.
@@ -264,6 +277,25 @@ impl Core {
             waiter.endpoint().give_back_idle();
         }
     }
+}
+
+thread_local! {
+    /// The instance among whose sleepers this thread counts already, though it is looking a last time.
+    static AWAKE_SLEEPER: Cell<*const Core> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Whether this thread is one of the sleepers of `core`: it has not to be woken for what it finds itself.
+pub(super) fn is_awake_sleeper(core: &Core) -> bool {
+    AWAKE_SLEEPER.try_with(|place| std::ptr::eq(place.get(), core)).unwrap_or(false)
+}
+
+fn as_awake_sleeper(core: &Core, body: impl FnOnce()) {
+    let set = |core| {
+        let _ = AWAKE_SLEEPER.try_with(|place| place.set(core));
+    };
+    set(std::ptr::from_ref(core));
+    body();
+    set(std::ptr::null());
 }
 
 /// Until when to wait.

@@ -205,6 +205,48 @@ static void fairness(void) {
     close(epoll);
 }
 
+static int ready_now(int epoll) {
+    struct epoll_event events[8];
+    return epoll_wait(epoll, events, 8, 0);
+}
+
+/* A pipe's registration comes and goes beside a socket that is ready all the time. */
+static void comings_and_goings(void) {
+    int epoll = epoll_create1(0), pipes[2];
+    pipe(pipes);
+    write(pipes[1], "x", 1);
+    int fd = call_peer("pong");
+    control(epoll, EPOLL_CTL_ADD, fd, EPOLLIN, 1);
+    pong(fd, 5);
+    say("socket alone %d", ready_now(epoll));
+    control(epoll, EPOLL_CTL_ADD, pipes[0], EPOLLIN, 2);
+    say("pipe added %d", ready_now(epoll));
+    say("added again %s", result(control(epoll, EPOLL_CTL_ADD, pipes[0], EPOLLIN, 2)));
+    say("still there %d", ready_now(epoll));
+    control(epoll, EPOLL_CTL_DEL, pipes[0], 0, 0);
+    say("deleted %d", ready_now(epoll));
+    say("deleted again %s", result(control(epoll, EPOLL_CTL_DEL, pipes[0], 0, 0)));
+    control(epoll, EPOLL_CTL_ADD, pipes[0], EPOLLIN, 2);
+    say("added anew %d", ready_now(epoll));
+    int late = tcp_socket();
+    control(epoll, EPOLL_CTL_ADD, late, EPOLLIN, 3);
+    close(late);
+    say("a socket came and went %d", ready_now(epoll));
+    late = tcp_socket();
+    control(epoll, EPOLL_CTL_ADD, late, EPOLLIN, 3);
+    connect(late, (struct sockaddr *)&peer_address, sizeof peer_address);
+    say("a socket connected %d", ready_now(epoll));
+    int copy = dup(pipes[0]);
+    close(pipes[0]);
+    say("a copy keeps the pipe %d", ready_now(epoll));
+    close(copy);
+    say("until it is closed %d", ready_now(epoll));
+    close(late);
+    close(fd);
+    close(pipes[1]);
+    close(epoll);
+}
+
 struct watch {
     int epoll;
     int count;
@@ -267,6 +309,7 @@ void epoll_cases(void) {
     closings();
     mixtures();
     fairness();
+    comings_and_goings();
     threads();
     full();
 }
