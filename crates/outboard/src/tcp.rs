@@ -185,7 +185,7 @@ impl TcpStream {
     /// no two systems agree in every detail. It is there for protocols that have it (telnet, rlogin, FTP's abort).
     pub fn send_urgent(&self, byte: u8) -> io::Result<()> {
         loop {
-            match self.raw().send_urgent(&[IoSlice::new(&[byte])]) {
+            match self.raw().send_in(&[IoSlice::new(&[byte])], raw::Manner::Urgent) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_writable()?,
                 other => return other.map(|_| ()),
             }

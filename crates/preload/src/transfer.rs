@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use outboard::raw::{Interest, Socket};
+use outboard::raw::{Interest, Manner, Socket};
 
 use crate::description::{InetSocket, Kind, Phase};
 use crate::runtime::for_stack;
@@ -184,15 +184,18 @@ fn send_stream(
     flags: c_int,
 ) -> io::Result<usize> {
     let length = total(buffers);
-    let (more, urgent) = (flags & libc::MSG_MORE != 0, flags & libc::MSG_OOB != 0);
+    // Where a send is taken in parts, more follows the first alone.
+    let (manner, rest) = match (flags & libc::MSG_OOB != 0, flags & libc::MSG_MORE != 0) {
+        (true, _) => (Manner::Urgent, Manner::Urgent),
+        (false, true) => (Manner::More, Manner::Plain),
+        (false, false) => (Manner::Plain, Manner::Plain),
+    };
     let mut deadline = LazyDeadline::new(|| socket.send_deadline());
     let mut done = 0;
     loop {
         let attempt = match done {
-            0 if urgent => outboard.send_urgent(buffers),
-            0 if more => outboard.send_more(buffers),
-            0 => outboard.send(buffers),
-            _ => send_behind(outboard, buffers, done, urgent),
+            0 => outboard.send_in(buffers, manner),
+            _ => send_behind(outboard, buffers, done, rest),
         };
         match attempt {
             Ok(count) => {
@@ -217,18 +220,15 @@ fn send_behind(
     outboard: &Socket,
     buffers: &[IoSlice<'_>],
     mut done: usize,
-    urgent: bool,
+    manner: Manner,
 ) -> io::Result<usize> {
-    let send = |buffers: &[IoSlice<'_>]| {
-        if urgent { outboard.send_urgent(buffers) } else { outboard.send(buffers) }
-    };
     for (index, buffer) in buffers.iter().enumerate() {
         if done < buffer.len() {
-            let first = send(&[IoSlice::new(&buffer[done..])])?;
+            let first = outboard.send_in(&[IoSlice::new(&buffer[done..])], manner)?;
             if first < buffer.len() - done || index + 1 == buffers.len() {
                 return Ok(first);
             }
-            return Ok(first + send(&buffers[index + 1..]).unwrap_or(0));
+            return Ok(first + outboard.send_in(&buffers[index + 1..], manner).unwrap_or(0));
         }
         done -= buffer.len();
     }

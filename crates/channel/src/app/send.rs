@@ -185,11 +185,10 @@ impl SendRing {
 
     /// Queues `count` more bytes, which are in the ring.
     pub(super) fn commit(&mut self, count: usize) -> io::Result<()> {
-        self.queued += count as u64;
-        self.channel.post(&Command::Send { socket: self.socket, queued_to: self.queued })
+        self.commit_in(count, Manner::Plain)
     }
 
-    /// As [`commit`](Self::commit), in a special manner.
+    /// As [`commit`](Self::commit), in that manner.
     fn commit_in(&mut self, count: usize, manner: Manner) -> io::Result<()> {
         self.queued += count as u64;
         let (socket, queued_to) = (self.socket, self.queued);

@@ -3,7 +3,6 @@
 //! An area belongs to the side that writes its segment. Leases never overlap (the allocator is private to that side) and
 //! give their memory back when dropped; so whoever holds a lease may write all of it, and nobody else of this process.
 
-use core::ptr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +11,7 @@ use ring::Span;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::buddy::{Buddy, MemoryUse};
-use super::{ReadMapping, WriteMapping, copy};
+use super::{ReadMapping, WriteMapping};
 use crate::layout::{PAGE, PAGE_LOG2, RingLocation};
 
 /// Free blocks below this are not worth a system call to give their pages back.
@@ -124,16 +123,8 @@ impl Lease {
     fn copy_in(&mut self, span: Span, bytes: &[u8]) {
         self.check(span);
         assert_eq!(span.len, bytes.len());
-        let mut place = self.mapping().at(self.offset() + span.start, span.len, 1).as_ptr();
-        for piece in bytes.chunks(copy::piece_size(place, bytes)) {
-            // SAFETY: the target is in bounds of a writable mapping and leased to this lease alone, and the pieces fill it one
-            // after the other; `bytes` cannot overlap it, since a slice of this lease would have borrowed it. A raw copy, as
-            // the other process may be reading.
-            unsafe {
-                ptr::copy_nonoverlapping(piece.as_ptr(), place, piece.len());
-                place = place.add(piece.len());
-            }
-        }
+        // The place is leased to this lease alone, and a slice of it would have borrowed the lease: `bytes` are elsewhere.
+        self.area.mapping.copy_in(self.offset() + span.start, bytes);
     }
 
     fn check(&self, span: Span) {

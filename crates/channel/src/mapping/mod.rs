@@ -166,12 +166,12 @@ impl WriteMapping {
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Copies bytes to `offset`.
+    /// Copies bytes to `offset`. They lie elsewhere: in private memory, or in another lease.
     pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
         let mut place = self.at(offset, bytes.len(), 1).as_ptr();
         for piece in bytes.chunks(copy::piece_size(place, bytes)) {
-            // SAFETY: in bounds of this writable mapping, which the pieces fill one after the other; `bytes` are private
-            // memory, which does not overlap it.
+            // SAFETY: in bounds of this writable mapping, whose place the pieces fill one after the other and do not overlap. A raw
+            // copy, as the other process may be reading.
             unsafe {
                 ptr::copy_nonoverlapping(piece.as_ptr(), place, piece.len());
                 place = place.add(piece.len());

@@ -12,7 +12,7 @@ use device::memory::{Frame, Handle, queue};
 use device::tap::{Tap, TapOptions};
 use device::{Device, memory};
 use lab::{Lab, Namespace};
-use outboard::raw::{Interest, Readiness, Socket, SocketOption};
+use outboard::raw::{Interest, Manner, Readiness, Socket, SocketOption};
 use outboard::{Endpoint, HostConfig};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -205,7 +205,7 @@ impl Sock {
     pub(crate) fn send_urgent(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Kernel(fd) => Ok(net::send(fd, bytes, SendFlags::NOSIGNAL | SendFlags::OOB)?),
-            Self::Outboard(socket) => socket.send_urgent(&[io::IoSlice::new(bytes)]),
+            Self::Outboard(socket) => socket.send_in(&[io::IoSlice::new(bytes)], Manner::Urgent),
         }
     }
 

@@ -18,6 +18,7 @@ mod types;
 mod urgent;
 mod waiter;
 
+pub use channel::Manner;
 /// Fewer bytes of a lent file than this are copied.
 pub use channel::layout::MIN_FILL;
 pub(crate) use lend::Lender;

@@ -76,13 +76,13 @@ impl SendSide {
 impl Socket {
     /// Queues bytes to send; how many were taken.
     pub fn send(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.sender().send(buffers)
+        self.send_in(buffers, Manner::Plain)
     }
 
-    /// As [`send`](Self::send), and more follows at once (`MSG_MORE`): less than a full segment waits for that, for an
-    /// acknowledgement or 200 ms.
-    pub fn send_more(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.sender().send_in(buffers, Manner::More)
+    /// As [`send`](Self::send), in that manner: more follows (less than a full segment waits for that, for an acknowledgement or
+    /// 200 ms), or the last byte that was taken is urgent.
+    pub fn send_in(&self, buffers: &[IoSlice<'_>], manner: Manner) -> io::Result<usize> {
+        self.sender().send_in(buffers, manner)
     }
 
     /// Takes received bytes; 0 at the end of the stream. `peek` leaves them.
@@ -233,7 +233,7 @@ impl Sender<'_> {
         self.send_in(buffers, Manner::Plain)
     }
 
-    pub(super) fn send_in(&mut self, buffers: &[IoSlice<'_>], manner: Manner) -> io::Result<usize> {
+    fn send_in(&mut self, buffers: &[IoSlice<'_>], manner: Manner) -> io::Result<usize> {
         self.check_open()?;
         let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         let stream = self.stream()?;

@@ -3,21 +3,16 @@
 //! The stream's last urgent byte has a mark. A read stops at it; the next one passes over the byte, unless urgent bytes stay in
 //! the line. Until then the byte can be received by itself, once, as soon as it has come, which may be before what precedes it.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::atomic::Ordering;
 
-use channel::{Manner, State};
+use channel::State;
 
 use super::sides::ReceiveSide;
 use super::socket::{Kind, Socket, errno};
 use crate::endpoint::lock;
 
 impl Socket {
-    /// Queues bytes of which the last that was taken is urgent; how many were taken.
-    pub fn send_urgent(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.sender().send_in(buffers, Manner::Urgent)
-    }
-
     /// Receives the peer's urgent byte out of the line; `peek` leaves it.
     ///
     /// # Errors

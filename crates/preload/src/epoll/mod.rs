@@ -166,8 +166,10 @@ impl Core {
             self.in_kernel.fetch_add(1, Ordering::Release);
         }
         let status = call();
-        if (operation == libc::EPOLL_CTL_ADD) != (status == 0) && operation != libc::EPOLL_CTL_MOD {
-            self.left_kernel();
+        match (operation, status) {
+            (libc::EPOLL_CTL_ADD, 0) => {}
+            (libc::EPOLL_CTL_ADD, _) | (libc::EPOLL_CTL_DEL, 0) => self.left_kernel(),
+            _ => {}
         }
         status
     }
