@@ -4,7 +4,7 @@
 
 use core::net::SocketAddr;
 
-use base::{Instant, SeqNumber};
+use base::{Duration, Instant, SeqNumber};
 
 use crate::challenge_ack::ChallengeLimit;
 use crate::config::{AccurateEcn, Config};
@@ -81,7 +81,7 @@ pub struct Connection {
 }
 
 /// The most bytes that an idle connection may take (ARCHITECTURE: 100,000 idle connections under 1 KiB each).
-pub const MAX_SIZE: usize = 688;
+pub const MAX_SIZE: usize = 704;
 const _: () = assert!(size_of::<Connection>() <= MAX_SIZE);
 
 impl Connection {
@@ -198,7 +198,11 @@ impl Connection {
         }
         self.recv.consumed = consumed;
         let (limit, max_limit) = (self.recv.limit, self.recv.max_limit);
-        self.recv.limit = self.recv.autotune.on_consumed(now, consumed, self.rtt.srtt, limit, max_limit);
+        let round_trip = match self.recv.round_trip.get() {
+            Duration::ZERO => self.rtt.srtt,
+            measured => measured,
+        };
+        self.recv.limit = self.recv.autotune.on_consumed(now, consumed, round_trip, limit, max_limit);
         if self.state.receives_data() && !self.cut_through && self.recv.update_is_due() {
             self.pending.ack = true;
         }

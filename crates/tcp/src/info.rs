@@ -175,7 +175,7 @@ impl Connection {
         info.ato = settings.delayed_ack_us;
         info.rtt = micros(self.rtt.srtt);
         info.rttvar = micros(self.rtt.rttvar);
-        info.rcv_rtt = info.rtt;
+        info.rcv_rtt = micros(self.recv.round_trip.get());
         info.min_rtt = if self.rtt.has_sample() { micros(self.rtt.min_rtt) } else { u32::MAX };
         info.snd_mss = self.send.mss.into();
         info.rcv_mss = self.recv.segment_size.max(self.least_receive_mss()).into();

@@ -158,3 +158,30 @@ fn a_reader_that_stops_stops_the_sender_and_nothing_is_lost() {
     world.paths[1].loss = 0.0;
     world.run_until(secs(200), World::transfers_done);
 }
+
+/// The path becomes ten times as long after the handshake. The receiver sends no data, so nothing is acknowledged by which it
+/// could see that; the window must hold a round trip's worth all the same.
+#[test]
+fn a_receiver_sees_a_longer_path_by_the_data_alone() {
+    for timestamps in [true, false] {
+        let path = Path { delay: Duration::from_millis(5), rate: 200_000_000, ..Path::default() };
+        let config = Config { timestamps, window_limit: 8 << 20, ..Config::default() };
+        let mut world = World::new(11, &config, &path);
+        world.established();
+        world.hosts[0].to_send = 25_000_000;
+        world.hosts[0].send_buffer = 16 << 20;
+        for path in &mut world.paths {
+            path.delay = Duration::from_millis(50);
+        }
+        let start = world.now;
+        world.run_until(secs(120), World::transfers_done);
+        let info = world.hosts[1].conn.tcp_info(world.now);
+        let receiver = Duration::from_micros(info.rcv_rtt.into());
+        assert!(receiver >= Duration::from_millis(90), "timestamps {timestamps}: {receiver:?}");
+        assert!(receiver <= Duration::from_millis(250), "timestamps {timestamps}: {receiver:?}");
+        assert_eq!(world.hosts[0].conn.tcp_info(world.now).rcv_rtt, 0, "it received no data");
+        // 25 MB at 200 Mbit/s take 1 s, and the start some round trips.
+        let took = world.now.saturating_since(start);
+        assert!(took < secs(4), "timestamps {timestamps}: {took:?}");
+    }
+}

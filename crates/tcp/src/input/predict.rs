@@ -110,7 +110,7 @@ impl Connection {
         }
         self.recv.nxt += segment.payload.len() as u64;
         self.ecn.note_unmarked();
-        self.on_data_in_order(now, segment.segment_count, segment.payload.len());
+        self.on_data_in_order(now, segment);
         Verdict::Predicted
     }
 }

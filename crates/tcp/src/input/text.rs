@@ -85,7 +85,7 @@ impl Connection {
         if filled {
             self.pending.ack = true; // RFC 5681 §4.2: a segment that fills a gap is acknowledged at once
         }
-        self.on_data_in_order(now, segment.segment_count, segment.payload.len());
+        self.on_data_in_order(now, segment);
         ControlFlow::Continue(if text.skip > 0 { Verdict::Trimmed } else { Verdict::Accepted })
     }
 

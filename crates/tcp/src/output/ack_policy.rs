@@ -20,8 +20,9 @@ impl Connection {
 
     /// Data arrived in order: an acknowledgement now, or soon.
     #[inline]
-    pub(crate) fn on_data_in_order(&mut self, now: Instant, segment_count: u16, payload_len: usize) {
-        let (size, count) = self.measure_segment_size(segment_count, payload_len);
+    pub(crate) fn on_data_in_order(&mut self, now: Instant, segment: &SegmentIn<'_>) {
+        let (size, count) = self.measure_segment_size(segment.segment_count, segment.payload.len());
+        self.measure_receive_round_trip(now, segment);
         // RFC 5681 §4.2: at least every second full-sized segment, counted as they were on the wire.
         let full = if size >= self.recv.segment_size { count } else { count - 1 };
         self.pending.unacknowledged = self.pending.unacknowledged.saturating_add(full);
@@ -35,6 +36,18 @@ impl Connection {
         } else if !self.pending.ack && !self.timers.is_set(Timer::DelayedAck) {
             let wait = Duration::from_micros(self.settings.delayed_ack_us.into());
             self.timers.set(Timer::DelayedAck, now + wait);
+        }
+    }
+
+    /// Learns from data that came in order how long the round trip is, for the receive window's growth.
+    #[inline]
+    fn measure_receive_round_trip(&mut self, now: Instant, segment: &SegmentIn<'_>) {
+        match segment.header.options.timestamps {
+            Some(stamps) if self.settings.timestamps => {
+                let clock = self.timestamp(now);
+                self.recv.round_trip.on_echo(stamps.echo, clock);
+            }
+            _ => self.recv.round_trip.on_data(now, self.recv.nxt, self.recv.window()),
         }
     }
 

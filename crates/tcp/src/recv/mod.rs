@@ -2,6 +2,7 @@
 
 pub(crate) mod autotune;
 pub(crate) mod reassembly;
+pub(crate) mod round_trip;
 pub(crate) mod window;
 
 use base::SeqNumber;
@@ -9,6 +10,7 @@ use base::SeqNumber;
 use crate::segment::Position;
 use autotune::Autotune;
 use reassembly::Reassembly;
+use round_trip::RoundTrip;
 use wire::tcp::SackBlock;
 
 /// The receive sequence space of one connection.
@@ -46,6 +48,8 @@ pub(crate) struct Receiver {
     pub(crate) last_ack_sent: Position,
     /// The window's growth.
     pub(crate) autotune: Autotune,
+    /// The round trip, as the arrival of data shows it.
+    pub(crate) round_trip: RoundTrip,
 }
 
 impl Receiver {
@@ -67,6 +71,7 @@ impl Receiver {
             ts_recent_s: 0,
             last_ack_sent: 0,
             autotune: Autotune::new(),
+            round_trip: RoundTrip::new(),
         }
     }
 
