@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::IpCidr;
@@ -22,13 +22,12 @@ use fep::config::WorkerConfig;
 
 use crate::CongestionAlgorithm;
 use crate::env::Environment;
+use crate::idle::Holders;
 use crate::raw::{Lender, Observer, Sending};
 
 /// How often something that is waited for on the way out is looked at, after so many looks at once.
 const FLUSH_INTERVAL: Duration = Duration::from_micros(200);
 const YIELDS: u32 = 100;
-/// Sockets whose memory is looked at in one call.
-const HOLDERS_A_TIME: usize = 1024;
 /// The stack lets go of a listener at once; it is not waited for longer than this.
 const RELEASE_LIMIT: Duration = Duration::from_secs(1);
 
@@ -62,8 +61,8 @@ struct Inner {
     sockets: Mutex<HashMap<u32, Arc<Shared>>>,
     /// Held from taking events until the sockets know of them: whoever has it after another has all before it.
     dispatch: Mutex<Vec<Event>>,
-    /// Sockets that hold send memory, each with what it had queued when it was last looked at.
-    holders: Mutex<VecDeque<(Weak<Sending>, u64)>>,
+    /// Sockets that hold send memory.
+    holders: Holders,
     lender: Lender,
     is_dead: AtomicBool,
 }
@@ -84,7 +83,7 @@ pub(crate) struct Shared {
 /// A listener's connections that nobody took yet.
 #[derive(Default)]
 pub(crate) struct Accepted {
-    pub(crate) waiting: std::collections::VecDeque<u32>,
+    pub(crate) waiting: VecDeque<u32>,
     /// How many there ever were.
     pub(crate) total: u64,
     /// The listener is gone: no more.
@@ -151,7 +150,7 @@ impl Endpoint {
                 host: Mutex::new(host),
                 sockets: Mutex::default(),
                 dispatch: Mutex::default(),
-                holders: Mutex::default(),
+                holders: Holders::new(),
                 lender: Lender::default(),
                 is_dead: AtomicBool::new(false),
             }),
@@ -258,14 +257,7 @@ impl Endpoint {
 
     /// The socket holds send memory from now on.
     pub(crate) fn look_after(&self, sending: &Arc<Sending>) {
-        let mut holders = lock(&self.inner.holders);
-        holders.push_back((Arc::downgrade(sending), 0));
-        // Sockets that have gone leave their place: more of them go from the list than come into it.
-        for _ in 0..2 {
-            if let Some(holder) = holders.pop_front().filter(|(sending, _)| sending.strong_count() > 0) {
-                holders.push_back(holder);
-            }
-        }
+        self.inner.holders.add(sending);
     }
 
     /// Bytes of send memory that this endpoint's sockets hold.
@@ -274,22 +266,27 @@ impl Endpoint {
     }
 
     /// Takes back the send memory of some sockets that had nothing to send since they were last looked at, and gives its
-    /// pages back to the system. Called by those who have slept for two seconds: who does not sleep in this library's calls keeps
-    /// its memory until the next of them.
+    /// pages back to the system.
     pub fn give_back_idle(&self) {
-        let mut went_back = false;
-        {
-            let mut holders = lock(&self.inner.holders);
-            for _ in 0..holders.len().min(HOLDERS_A_TIME) {
-                let Some((weak, queued)) = holders.pop_front() else { break };
-                let Some(sending) = weak.upgrade() else { continue };
-                match sending.give_back_idle(queued) {
-                    None => holders.push_back((weak, queued)),
-                    Some((queued, true)) => holders.push_back((weak, queued)),
-                    Some((_, false)) => went_back = true,
-                }
-            }
-        }
+        let (went_back, _) = self.inner.holders.look();
+        self.trim(went_back);
+    }
+
+    /// Does so if two seconds have passed since the last time. To be called before sleeping; who does not sleep in this library's
+    /// calls keeps its memory until the next of them. How long until there is something to do again; `None`: no socket
+    /// holds memory.
+    pub fn tend(&self) -> Option<Duration> {
+        let (went_back, next) = self.inner.holders.tend();
+        self.trim(went_back);
+        next
+    }
+
+    /// The same for one who does not sleep: it costs nothing but in one of very many calls.
+    pub fn tend_while_busy(&self) {
+        self.trim(self.inner.holders.tend_while_busy());
+    }
+
+    fn trim(&self, went_back: bool) {
         if went_back {
             // Without it the memory is used again later all the same.
             let _ = self.inner.channel.trim();

@@ -35,6 +35,7 @@
 
 pub mod endpoint;
 mod env;
+mod idle;
 mod listener;
 mod options;
 pub mod poll;

@@ -85,9 +85,9 @@ fn sleep(waiter: &Waiter, entries: &mut [PollEntry<'_>], deadline: Option<Instan
             waiter.disarm();
             return Ok(ready);
         }
-        if !waiter.sleep(Some(left.unwrap_or(ALIVE_CHECK).min(ALIVE_CHECK)))? {
+        let look = waiter.endpoint().tend().unwrap_or(ALIVE_CHECK).min(ALIVE_CHECK);
+        if !waiter.sleep(Some(left.unwrap_or(look).min(look)))? {
             waiter.endpoint().check_alive();
-            waiter.endpoint().give_back_idle();
         }
     }
 }

@@ -183,13 +183,14 @@ impl<'a> Poll<'a> {
                 self.kernel.truncate(count);
                 return self.look();
             }
-            let slept = wait::sleep(&mut self.kernel, deadline, mask);
+            let look = waiter.endpoint().tend().map(|span| Instant::now() + span);
+            let until = deadline.into_iter().chain(look).min();
+            let slept = wait::sleep(&mut self.kernel, until, mask);
             waiter.disarm();
             self.end_nap(&mut nap);
             slept?;
             if self.kernel.last().is_some_and(|end| end.revents != 0) {
                 waiter.endpoint().check_alive();
-                waiter.endpoint().give_back_idle();
                 self.kernel.pop();
             }
             let ready = self.gather();

@@ -187,7 +187,8 @@ fn sleep_until(
             return Ok(true);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let slept = waiter.sleep(Some(ALIVE_CHECK.min(left.unwrap_or(Duration::MAX))));
+        let look = socket.endpoint.tend().unwrap_or(ALIVE_CHECK).min(ALIVE_CHECK);
+        let slept = waiter.sleep(Some(look.min(left.unwrap_or(Duration::MAX))));
         if std::mem::take(&mut nap) {
             socket.end_nap();
         }
@@ -205,7 +206,6 @@ fn sleep_until(
             Ok(true) => {}
             Ok(false) => {
                 socket.endpoint.check_alive();
-                socket.endpoint.give_back_idle();
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     return Ok(done(socket));
                 }

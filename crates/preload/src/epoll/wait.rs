@@ -62,6 +62,9 @@ impl Core {
                 return Ok(events.filled);
             }
         }
+        if let Some(waiter) = self.active() {
+            waiter.endpoint().tend_while_busy();
+        }
         loop {
             self.collect(&mut events);
             if events.filled > 0 || deadline.is_over() {
@@ -177,7 +180,11 @@ impl Core {
         }
         as_awake_sleeper(self, || waiter.endpoint().dispatch());
         let is_ready = if nap.is_empty() { self.has_ready() } else { self.must_end(&nap) };
-        let slept = if is_ready { Ok(false) } else { self.wait_kernel(events, deadline, mask) };
+        let slept = if is_ready {
+            Ok(false)
+        } else {
+            self.wait_kernel(events, deadline.or_after(waiter.endpoint().tend()), mask)
+        };
         for registration in nap {
             registration.end_nap();
             self.requeue(registration);
@@ -274,7 +281,6 @@ impl Core {
         if let Some(waiter) = self.active() {
             let _ = self.control_kernel(libc::EPOLL_CTL_DEL, waiter.endpoint().liveness(), 0, 0);
             waiter.endpoint().check_alive();
-            waiter.endpoint().give_back_idle();
         }
     }
 }
@@ -330,6 +336,17 @@ impl Deadline {
             None => Self::Never,
             Some(Duration::ZERO) => Self::Now,
             Some(span) => Self::At { end: Instant::now() + span, fine: true },
+        }
+    }
+
+    /// This, or after `span` if that comes first.
+    fn or_after(self, span: Option<Duration>) -> Self {
+        let Some(span) = span else { return self };
+        let look = Instant::now() + span;
+        match self {
+            Self::Now => Self::Now,
+            Self::Never => Self::At { end: look, fine: false },
+            Self::At { end, fine } => Self::At { end: end.min(look), fine },
         }
     }
 

@@ -88,7 +88,9 @@ mod tests {
         for i in 0..100 {
             round_trip.on_echo(2_000 + i, 2_080 + i);
         }
-        assert!(round_trip.get() > Duration::from_millis(79) && round_trip.get() <= Duration::from_millis(80));
+        assert!(
+            round_trip.get() > Duration::from_millis(79) && round_trip.get() <= Duration::from_millis(80)
+        );
         // A sender that paused for ten seconds: an eighth more.
         round_trip.on_echo(3_000, 13_000);
         assert!(round_trip.get() < Duration::from_millis(91));
