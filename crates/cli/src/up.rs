@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// A further route, as in "10.81.0.0/16 via 10.80.0.254 mtu 1400"; may be given several times
     #[arg(long, value_name = "ROUTE")]
     route: Vec<RouteSetting>,
-    /// The largest IP packet, 576 to 65535 bytes
+    /// The largest IP packet, 576 to 65521 bytes (65535 with --tun)
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
     /// An address for the kernel's side of the device, handy for a first try
