@@ -415,10 +415,12 @@ static void left_to_read(void) {
     close(fd);
 }
 
-/* TCP_MAXSEG before connecting counts for both directions. */
+/* TCP_MAXSEG before connecting counts for both directions; a connection knows its path. */
 static void segments(void) {
     int fd = socket(AF_INET, SOCK_STREAM, 0), size = 700;
     socklen_t length = sizeof size;
+    int mtu = 0;
+    say("no path yet %s", result(getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &length)));
     say("TCP_MAXSEG %s", result(setsockopt(fd, SOL_TCP, TCP_MAXSEG, &size, sizeof size)));
     struct sockaddr_in nowhere = peer_address;
     say("connect %s", result(connect(fd, (struct sockaddr *)&nowhere, sizeof nowhere)));
@@ -430,6 +432,9 @@ static void segments(void) {
     size = 0;
     getsockopt(fd, SOL_TCP, TCP_MAXSEG, &size, &length);
     say("not more than asked for %d", size > 500 && size <= 700);
+    length = sizeof mtu;
+    say("path %s length %d", result(getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &length)), length);
+    say("it takes %d", mtu);
     close(fd);
 }
 
