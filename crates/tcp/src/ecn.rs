@@ -320,9 +320,10 @@ impl Connection {
         }
     }
 
-    /// The window has been reduced for a mark, and what was in flight then is not yet acknowledged.
+    /// The window has been reduced for a mark, and nothing sent since then is acknowledged: the peer cannot have seen CWR, and
+    /// what it tells is of the same window of data.
     pub(crate) fn is_reducing(&self) -> bool {
-        self.ecn.facts.holds(Fact::Reduced) && self.send.seq(self.send.una).before(self.ecn.reduced_to)
+        self.ecn.facts.holds(Fact::Reduced) && !self.ecn.reduced_to.before(self.send.seq(self.send.una))
     }
 
     /// How many marks an acknowledgement tells of that none before it did, at the least.
