@@ -41,6 +41,13 @@ static void connecting(void) {
     length = 4;
     getsockname(fd, (struct sockaddr *)&name, &length);
     say("length of a cut name %d", length);
+    int mtu = 0;
+    length = sizeof mtu;
+    say("path %s length %d", result(getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &length)), length);
+    say("it takes %d", mtu);
+    close(fd);
+    fd = tcp_socket();
+    say("no path yet %s", result(getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &length)));
     close(fd);
 }
 
@@ -415,12 +422,10 @@ static void left_to_read(void) {
     close(fd);
 }
 
-/* TCP_MAXSEG before connecting counts for both directions; a connection knows its path. */
+/* TCP_MAXSEG before connecting counts for both directions. */
 static void segments(void) {
     int fd = socket(AF_INET, SOCK_STREAM, 0), size = 700;
     socklen_t length = sizeof size;
-    int mtu = 0;
-    say("no path yet %s", result(getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &length)));
     say("TCP_MAXSEG %s", result(setsockopt(fd, SOL_TCP, TCP_MAXSEG, &size, sizeof size)));
     struct sockaddr_in nowhere = peer_address;
     say("connect %s", result(connect(fd, (struct sockaddr *)&nowhere, sizeof nowhere)));
@@ -432,9 +437,6 @@ static void segments(void) {
     size = 0;
     getsockopt(fd, SOL_TCP, TCP_MAXSEG, &size, &length);
     say("not more than asked for %d", size > 500 && size <= 700);
-    length = sizeof mtu;
-    say("path %s length %d", result(getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &length)), length);
-    say("it takes %d", mtu);
     close(fd);
 }
 
