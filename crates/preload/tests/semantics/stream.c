@@ -45,6 +45,7 @@ static void connecting(void) {
     length = sizeof mtu;
     say("path %s length %d", result(getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &length)), length);
     say("it takes %d", mtu);
+    say("fast open of it %s", result(send(fd, &mtu, 1, MSG_FASTOPEN | MSG_NOSIGNAL)));
     close(fd);
     fd = tcp_socket();
     say("no path yet %s", result(getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &length)));
