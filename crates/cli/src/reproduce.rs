@@ -128,6 +128,7 @@ impl Args {
                 application_share: None,
             },
             against: self.against.clone(),
+            hogs: None,
             quiet: self.quiet,
             command: std::env::args().collect(),
         }

@@ -92,6 +92,39 @@ fn round_trips_have_a_distribution() {
     assert!(text.contains("Processor time per operation"), "{text}");
 }
 
+#[test]
+fn busy_programs_are_beside_the_trials_and_gone_after_them() {
+    let (document, _) = measured(&["rr", "-n", "20", "--on", "kernel,fep", "--loopback", "--hogs", "2:19"]);
+    assert_eq!(document.workload.options["hogs"], serde_json::json!({ "count": 2, "nice": 19 }));
+    assert_eq!(document.workload.options["on"], serde_json::json!(["kernel", "fep"]));
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(bench(folder.path(), &["rr", "--hogs", "2:20"]).status.code(), Some(2));
+    assert_eq!(bench(folder.path(), &["rr", "--client", "127.0.0.1", "--hogs", "1"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_busy_program_computes_at_its_nice_value() {
+    let mut hog =
+        Command::new(env!("CARGO_BIN_EXE_outboard")).args(["bench-end", "hog", "--nice=7"]).spawn().unwrap();
+    // The name, in parentheses, may hold anything; utime is the 12th field after it, nice the 17th.
+    let fields = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", hog.id())).unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let fields: Vec<i64> =
+            fields.split_whitespace().skip(1).map(|field| field.parse().unwrap()).collect();
+        (fields[10], fields[15])
+    };
+    let began = std::time::Instant::now();
+    while fields().0 < 10 && began.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (computed, nice) = fields();
+    hog.kill().unwrap();
+    hog.wait().unwrap();
+    assert!(computed >= 10, "it has computed for {computed} ticks");
+    assert_eq!(nice, 7);
+}
+
 const EVERYWHERE: &str = "kernel,host,fep,fep-unmodified";
 
 /// So many operations on every subject, all checked; `bytes` of each.

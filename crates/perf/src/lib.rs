@@ -13,6 +13,7 @@ pub mod content;
 pub mod ends;
 pub mod file;
 mod histogram;
+pub mod hogs;
 pub mod idle;
 pub mod interrupt;
 pub mod load;

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use lab::Lab;
 use serde_json::{Map, Value};
 
+use crate::hogs::Hogs;
 use crate::progress::Progress;
 use crate::results::{Document, SCHEMA_VERSION, SubjectResult, Trial, Workload};
 use crate::site::{Between, Setup, Site, Subject};
@@ -27,6 +28,8 @@ pub struct Common {
     pub setup: Setup,
     /// Another release of the program: every subject but the kernel is measured with it too.
     pub against: Option<PathBuf>,
+    /// Busy programs beside the trials, if any.
+    pub hogs: Option<Hogs>,
     /// Whether progress is shown.
     pub quiet: bool,
     /// The command line, for the document.
@@ -91,6 +94,8 @@ pub(crate) fn run<P>(
         let prepared = prepare(&site)?;
         sites.push((site, prepared, Vec::new()));
     }
+    let hogs =
+        common.hogs.map(|hogs| hogs.start(lab)).transpose().context("busy programs beside the trials")?;
     let metric = metrics::primary(description.name);
     let rounds = Rounds { trials: common.trials, until: common.until, metric };
     let mut done = 0;
@@ -105,6 +110,7 @@ pub(crate) fn run<P>(
         }
     }
     progress.finish();
+    drop(hogs);
     let mut subjects = Vec::new();
     for (site, prepared, trials) in sites {
         subjects.push(SubjectResult {
@@ -129,6 +135,7 @@ fn document(common: &Common, description: Description, subjects: Vec<SubjectResu
     options.insert("mtu_bytes".to_owned(), common.setup.mtu.into());
     let names: Vec<_> = subjects.iter().map(|subject| subject.name.as_str()).collect();
     options.insert("on".to_owned(), names.into());
+    options.insert("hogs".to_owned(), common.hogs.map(Hogs::to_json).into());
     options.insert("congestion_control".to_owned(), common.setup.congestion_control.clone().into());
     finish(common.command.clone(), Description { options, ..description }, common.until, subjects)
 }

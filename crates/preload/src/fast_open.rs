@@ -28,8 +28,8 @@ pub(crate) fn connect_and_send(
 ) -> Option<io::Result<usize>> {
     let socket = held.socket()?;
     let Some(remote) = remote else {
-        socket.outboard()?;
-        return Some(Err(errno::error(libc::EINVAL)));
+        let is_connected = socket.outboard()?.peer_addr().is_ok();
+        return Some(Err(errno::error(if is_connected { libc::EISCONN } else { libc::EINVAL })));
     };
     match prepare_connect(fd, held, socket, remote) {
         Ok(Some(outboard)) => Some(begin(socket, outboard, buffers, remote, flags)),

@@ -319,12 +319,25 @@ fn answer(socket: &InetSocket, outboard: &Socket, level: c_int, name: c_int) -> 
             outboard.segment_size().map(|size| Ok(c_int::try_from(size).unwrap_or(c_int::MAX)))
         }
         (libc::SOL_TCP, libc::TCP_INQ) if socket.kind == Kind::Stream => Some(Ok(socket.tells_left().into())),
+        (libc::SOL_IP, libc::IP_MTU) | (libc::SOL_IPV6, libc::IPV6_MTU)
+            if socket.kind == Kind::Stream && socket.phase() == Phase::Outboard =>
+        {
+            Some(path_mtu(outboard))
+        }
         // A connection that was accepted has its listener's, which its kernel socket knows nothing of.
         _ if socket.kind == Kind::Stream && socket.phase() == Phase::Outboard => {
             stream_option(&outboard.options(), level, name).map(Ok)
         }
         _ => None,
     }
+}
+
+/// What the path of a connection takes.
+fn path_mtu(outboard: &Socket) -> io::Result<c_int> {
+    if outboard.peer_addr().is_err() {
+        return Err(io::Error::from_raw_os_error(libc::ENOTCONN));
+    }
+    Ok(c_int::try_from(outboard.info()?.pmtu).unwrap_or(c_int::MAX))
 }
 
 fn stream_option(options: &Options, level: c_int, name: c_int) -> Option<c_int> {

@@ -18,6 +18,7 @@ use crate::congestion::CongestionControl;
 use crate::connection::Connection;
 use crate::recovery::{AckSummary, Phase};
 use crate::segment::{Ecn, SegmentIn};
+use crate::state::State;
 
 /// The three flags that negotiate, and then carry the ACE field.
 pub(crate) const ACE: Flags = Flags::AE.union(Flags::CWR).union(Flags::ECE);
@@ -201,10 +202,25 @@ impl Connection {
         }
     }
 
+    /// Our SYN or SYN-ACK goes out for the `transmissions`th time: something on the way may dislike the flags.
+    ///
+    /// A classic SYN goes without them at once (RFC 3168 §6.1.1.1), an accurate SYN or SYN-ACK is tried once more with them
+    /// (RFC 9768 §3.1.4.1, §3.2.3.2.2). A server that has left them out keeps giving accurate feedback, but sends nothing as
+    /// ECN-capable.
+    pub(crate) fn fall_back_from_ecn(&mut self, transmissions: u8) {
+        let once_more = self.ecn.accurate && transmissions <= 2;
+        if self.state == State::SynSent {
+            self.settings.ecn &= once_more;
+        } else if self.ecn.accurate && !once_more {
+            self.ecn.facts.set(Fact::Mistrusted, true);
+        }
+    }
+
     /// The flags of our SYN or SYN-ACK.
     pub(crate) fn ecn_of_syn(&self, answers: bool) -> Flags {
         match (self.settings.ecn, answers, self.ecn.accurate) {
             (false, _, _) => Flags::empty(),
+            (true, true, true) if self.ecn.facts.holds(Fact::Mistrusted) => Flags::empty(),
             (true, false, false) => CLASSIC_REQUEST,
             (true, false, true) => ACCURATE_REQUEST,
             (true, true, false) => Flags::ECE,
@@ -288,9 +304,7 @@ impl Connection {
         } else {
             segment.header.flags.contains(Flags::ECE)
         };
-        let old =
-            self.ecn.facts.holds(Fact::Reduced) && self.send.seq(self.send.una).before(self.ecn.reduced_to);
-        if !told || old || self.send.una + u64::from(summary.advanced) <= 1 {
+        if !told || self.is_reducing() || self.send.una + u64::from(summary.advanced) <= 1 {
             return;
         }
         self.stats.rare().congestion_echoes += 1;
@@ -304,6 +318,12 @@ impl Connection {
             let pipe = self.pipe();
             self.congestion.on_recovered(now, pipe, mss);
         }
+    }
+
+    /// The window has been reduced for a mark, and nothing sent since then is acknowledged: the peer cannot have seen CWR, and
+    /// what it tells is of the same window of data.
+    pub(crate) fn is_reducing(&self) -> bool {
+        self.ecn.facts.holds(Fact::Reduced) && !self.ecn.reduced_to.before(self.send.seq(self.send.una))
     }
 
     /// How many marks an acknowledgement tells of that none before it did, at the least.

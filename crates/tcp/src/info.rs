@@ -147,7 +147,7 @@ impl Connection {
             state: linux_state(self.state),
             retransmits: self.recovery.timeouts,
             probes: self.pending.probes,
-            backoff: self.rtt.backoff,
+            backoff: self.rtt.backoff.max(self.pending.persist_backoff),
             limit: self.limit,
             congestion: self.congestion.algorithm(),
             ..TcpInfo::default()
@@ -201,6 +201,7 @@ impl Connection {
         let board = &self.send.scoreboard;
         let stats = self.stats.totals();
         info.ca_state = match self.recovery.phase {
+            Phase::Open if self.is_reducing() => 2,
             Phase::Open => u8::from(board.sacked() > 0 || self.recovery.dup_acks > 0),
             Phase::Fast => 3,
             Phase::Timeout => 4,
@@ -208,9 +209,10 @@ impl Connection {
         info.unacked = (self.send.outstanding() as u32).div_ceil(mss);
         info.sacked = board.sacked().div_ceil(mss);
         info.lost = board.lost().div_ceil(mss);
-        // Only a recovery leaves retransmissions in flight.
+        // Only a recovery leaves retransmissions in flight; what they repeat counts as lost until it is acknowledged.
         if self.recovery.phase != Phase::Open {
             info.retrans = board.retransmitted().div_ceil(mss);
+            info.lost += info.retrans;
         }
         info.snd_cwnd_bytes = self.effective_window();
         info.snd_cwnd = (info.snd_cwnd_bytes / mss).max(1);

@@ -171,6 +171,8 @@ impl Connection {
         self.set_path_mss(mss);
         if lower && self.state.is_synchronised() {
             self.send.scoreboard.mark_all_lost();
+        } else if lower && self.state == State::SynSent && self.send.nxt > 1 {
+            self.repeat_syn(); // its data made it too big (RFC 7413 §4.2.1), and does not go with it again
         }
     }
 

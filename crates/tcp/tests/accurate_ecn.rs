@@ -182,6 +182,35 @@ fn what_the_peer_tells_reduces_once_for_a_window() {
     assert_eq!(peer.conn.stats().congestion_echoes, 2, "another window, another reduction");
 }
 
+/// RFC 9768 §3.1.4.1 and §3.2.3.2.2: a repeated SYN or SYN-ACK asks for accurate feedback once more, then for none.
+#[test]
+fn a_repeated_syn_asks_once_more_and_then_no_more() {
+    let again = |peer: &mut Peer| {
+        peer.wait_for_deadline();
+        peer.poll_raw().unwrap().header.flags
+    };
+    let now = Instant::from_millis(100_000);
+    let [local, remote] = addresses();
+    let mut client = Peer::around(Connection::connect(now, &config(), local, remote, SeqNumber(ISS), 7));
+    assert_eq!(client.poll_raw().unwrap().header.flags, SYN | ACE);
+    assert_eq!([again(&mut client), again(&mut client), again(&mut client)], [SYN | ACE, SYN, SYN]);
+
+    let mut header = blank(SYN | ACE);
+    header.seq = SeqNumber(IRS);
+    header.window = 60_000;
+    let syn = SegmentIn { header, payload: &[], arrival: now, segment_count: 1, ecn: Ecn::NotEct };
+    let mut server = Peer::around(Connection::accept(now, &config(), local, remote, SeqNumber(ISS), 7, &syn));
+    let first = server.poll_raw().unwrap().header.flags;
+    assert_eq!([first, again(&mut server)], [SYN_ACK | field(0b010); 2]);
+    assert_eq!([again(&mut server), again(&mut server)], [SYN_ACK; 2]);
+    // The client had the first one after all: its feedback is heard, but the path is not believed to carry marks.
+    let header = server.header(ACK | field(0b010), 0, 0);
+    server.give(header, &[]);
+    server.send(1000);
+    let data = server.poll_raw().unwrap();
+    assert_eq!((data.ecn, number(data.header.flags)), (Ecn::NotEct, 5));
+}
+
 #[test]
 fn a_cleared_field_is_not_trusted() {
     let now = Instant::from_millis(100_000);

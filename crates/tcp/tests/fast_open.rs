@@ -9,7 +9,7 @@ use harness::world::addresses;
 use harness::{CheckedBuffer, pattern};
 use tcp::{
     Config, Connection, Cookie, Ecn, Error, FastOpen, FastOpenProgress, SegmentIn, SegmentOut, Snapshot,
-    State, Verdict,
+    State, TooBigVerdict, Verdict,
 };
 use wire::tcp::{Header, Options};
 
@@ -126,6 +126,18 @@ fn a_syn_that_is_repeated_is_a_plain_one() {
     syn_ack(&mut peer, 300, None, b"");
     assert_eq!((peer.conn.acked_to(), peer.conn.fast_open()), (300, FastOpenProgress::Acknowledged));
     assert_eq!(peer.drain(), [(300, 0)]);
+}
+
+#[test]
+fn a_syn_too_big_for_the_path_is_repeated_without_its_data_at_once() {
+    let mut peer = client(with_cookie(), 900);
+    assert_eq!(peer.poll_raw().unwrap().len, 900);
+    assert_eq!(peer.conn.handle_too_big(peer.now, 600, SeqNumber(ISS)), TooBigVerdict::Taken);
+    let syn = peer.poll_raw().unwrap();
+    assert_eq!((syn.header.flags, syn.len), (SYN, 0));
+    assert!(peer.poll_raw().is_none());
+    syn_ack(&mut peer, 0, None, &[]);
+    assert_eq!(next(&mut peer).len, 560, "behind the handshake, in segments that fit");
 }
 
 #[test]

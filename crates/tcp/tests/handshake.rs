@@ -56,6 +56,22 @@ fn a_wrong_acknowledgement_in_syn_sent_wants_a_reset() {
     assert_eq!(peer.give(header, &[]), Verdict::HandshakeIgnored);
 }
 
+/// RFC 9293 §3.5 figure 9: the peer has an old connection between the same ports.
+#[test]
+fn a_syn_follows_the_reset_of_an_old_connection_at_once_but_only_once() {
+    let mut peer = Peer::syn_sent(&Config::default());
+    for _ in 0..3 {
+        let header = peer.header(ACK, 300, 100);
+        assert_eq!(peer.give(header, &[]), Verdict::HandshakeReset);
+        peer.wait(Duration::from_millis(1));
+    }
+    assert!(peer.wait_for_deadline() <= Duration::from_millis(5));
+    assert_eq!(peer.poll().unwrap().flags, SYN);
+    let header = peer.header(ACK, 300, 100);
+    assert_eq!(peer.give(header, &[]), Verdict::HandshakeReset);
+    assert!(peer.wait_for_deadline() >= Duration::from_secs(1), "not again and again");
+}
+
 #[test]
 fn a_reset_refuses_only_if_it_acknowledges_the_syn() {
     let mut peer = Peer::syn_sent(&Config::default());

@@ -239,12 +239,12 @@ fn a_closed_window_is_probed_ever_more_seldom_and_for_ever_while_answered() {
         waits.push(peer.wait_for_deadline().as_millis());
         let probe = peer.poll().unwrap();
         assert_eq!((probe.seq, probe.len), (9_999, 0));
-        if waits.len() > 5 {
-            let header = peer.header(ACK, 0, 10_000);
-            peer.give(header, &[]);
-        }
+        let header = peer.header(ACK, 0, 10_000);
+        peer.give(header, &[]);
     }
-    assert!(waits[1] >= 2 * waits[0] - 1 && waits[2] >= 2 * waits[1] - 1, "{waits:?}");
+    for pair in waits.windows(2) {
+        assert!(pair[1] >= 2 * pair[0] - 1 || pair[1] == 120_000, "the answers do not hasten it: {waits:?}");
+    }
     assert_eq!(peer.conn.state(), State::Established);
     peer.window = 5000;
     peer.ack(10_000);
@@ -298,14 +298,14 @@ fn keepalive_and_persist_and_retransmission_do_not_exclude_each_other() {
     peer.ack(0);
     peer.send(100);
     peer.drain();
-    let mut probes = 0;
-    for _ in 0..60 {
-        peer.wait_for_deadline();
+    let (mut probes, mut span) = (0, Duration::ZERO);
+    while span < Duration::from_secs(60) {
+        span += peer.wait_for_deadline();
         probes += peer.drain().len();
         peer.ack(0);
         peer.drain();
     }
-    assert!(probes > 10);
+    assert!(probes >= 5, "after 1, 2, 4, 8, 16 and 32 seconds: {probes}");
     assert_eq!(peer.conn.state(), State::Established);
 }
 

@@ -321,6 +321,26 @@ fn f_rto_does_not_take_new_data_for_a_sign() {
     assert_eq!(peer.drain()[0], (at(1) as i64, 1000), "and the rest is sent again");
 }
 
+/// RFC 5682 §3.1 step 1: with a recovery in progress, what was sent before the timeout comes through whatever was lost.
+#[test]
+fn f_rto_keeps_out_of_a_recovery_whose_retransmission_was_lost() {
+    let (mut peer, base) = selective();
+    let at = |n: u64| base + n * 1000;
+    sacked(&mut peer, base, &[(at(1), at(5))]);
+    assert_eq!(peer.drain()[0], (base as i64, 1000));
+    // The timeout runs from the retransmission, which nothing could acknowledge before.
+    let timeout = peer.conn.info().rto;
+    let mut waited = Duration::ZERO;
+    while peer.conn.info().phase != Phase::Timeout {
+        waited += peer.wait_for_deadline();
+        peer.drain();
+    }
+    assert_eq!(waited.as_millis(), timeout.as_millis());
+    sacked(&mut peer, base, &[(at(1), at(8))]);
+    assert_eq!(peer.conn.info().phase, Phase::Timeout);
+    assert_eq!(peer.conn.stats().undone, 0);
+}
+
 #[test]
 fn dsack_for_every_retransmission_undoes_a_fast_recovery() {
     let (mut peer, base) = selective();
@@ -336,6 +356,46 @@ fn dsack_for_every_retransmission_undoes_a_fast_recovery() {
     assert_eq!(peer.conn.stats().undone, 1);
     assert!(peer.conn.congestion_window() >= before);
     assert_eq!(peer.conn.stats().duplicate_sacks, 1);
+}
+
+/// Where the hole was one segment, everything is acknowledged before the D-SACK can come.
+#[test]
+fn a_dsack_after_the_whole_flight_undoes_too() {
+    let (mut peer, base) = selective();
+    let at = |n: u64| base + n * 1000;
+    let before = peer.conn.congestion_window();
+    sacked(&mut peer, base, &[(at(1), at(5))]);
+    assert_eq!(peer.drain()[0], (base as i64, 1000));
+    acked(&mut peer, at(10));
+    assert_eq!(peer.conn.info().phase, Phase::Open);
+    assert!(peer.conn.congestion_window() < before);
+    sacked(&mut peer, at(10), &[(at(0), at(1))]);
+    assert_eq!(peer.conn.stats().undone, 1);
+    assert!(peer.conn.congestion_window() >= before);
+}
+
+/// RFC 8985 §7.2: the probe of one segment waits for the peer's delayed acknowledgement, but not longer than the timeout.
+#[test]
+fn a_lost_single_segment_is_probed_before_the_window_collapses() {
+    let (mut peer, base) = selective();
+    let at = |n: u64| base + n * 1000;
+    acked(&mut peer, at(10));
+    peer.send(at(11));
+    assert_eq!(peer.drain(), [(at(10) as i64, 1000)]);
+    let window = peer.conn.congestion_window();
+    let timeout = peer.conn.info().rto;
+    assert!(timeout < MS * 400, "sooner than two round trips and a delayed acknowledgement: {timeout:?}");
+    let first = peer.wait_for_deadline();
+    assert_eq!(first.as_millis(), timeout.as_millis());
+    assert_eq!(peer.drain(), [(at(10) as i64, 1000)]);
+    assert_eq!((peer.conn.stats().loss_probes, peer.conn.stats().timeouts), (1, 0));
+    assert_eq!(peer.conn.congestion_window(), window);
+    // The timeout runs from the probe, not doubled yet.
+    let second = peer.wait_for_deadline();
+    assert_eq!(second.as_millis(), timeout.as_millis());
+    assert_eq!(peer.drain(), [(at(10) as i64, 1000)]);
+    assert_eq!((peer.conn.stats().loss_probes, peer.conn.stats().timeouts), (1, 1));
+    assert_eq!(peer.conn.info().rto, timeout * 2);
 }
 
 #[test]

@@ -32,6 +32,11 @@ enum Role {
     Both(ClientArgs),
     /// Uses the processor for a time that is known, to check the accounting with
     Burn(BurnArgs),
+    /// Computes until it is killed
+    Hog {
+        #[arg(long, allow_hyphen_values = true)]
+        nice: i32,
+    },
     /// Sends ARP requests and broadcasts that are for nobody
     Storm(StormArgs),
 }
@@ -82,6 +87,7 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
             let time = |seconds: f64| Duration::try_from_secs_f64(seconds).context("a time to use");
             ends::burn(time(burn.user)?, time(burn.system)?, burn.stay)?;
         }
+        Role::Hog { nice } => perf::hogs::hog(nice)?,
         Role::Storm(args) => {
             let duration = Duration::try_from_secs_f64(args.seconds).context("the duration")?;
             let storm = perf::storm::storm(&args.device, args.rate, duration)

@@ -89,6 +89,11 @@ pub(super) fn run(args: &LoadArgs, mut load: Load) -> anyhow::Result<Document> {
             "congestion control by socket is the kernel's; the FEP's is set where it is started",
         ));
     }
+    if shared.hogs.is_some() {
+        return Err(usage(
+            "busy programs beside the trials are started on one machine: no --hogs with --client",
+        ));
+    }
     for (_, plan) in &mut load.parts {
         plan.congestion_control.clone_from(&shared.congestion_control);
     }

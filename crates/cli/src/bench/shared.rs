@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use perf::ends::{Plan, Verify};
+use perf::hogs::Hogs;
 use perf::runner::Common;
 use perf::site::{Between, Placement, Setup, Subject};
 use perf::units;
@@ -57,6 +58,9 @@ pub(super) struct Shared {
     /// Another release's `outboard`: every subject but the kernel is measured with it too
     #[arg(long, value_name = "PATH")]
     against: Option<PathBuf>,
+    /// Busy programs beside all trials, which compute and do nothing else; with a nice value, as in 2:5
+    #[arg(long, value_name = "N[:NICE]")]
+    pub(super) hogs: Option<Hogs>,
     /// The parameters of a published experiment, which further flags change: vm-crr, vm-stream, vm-rr, tandem-ftp,
     /// hp3000-messages
     #[arg(long, value_name = "NAME")]
@@ -102,6 +106,7 @@ impl Shared {
                 application_share: None,
             },
             against: self.against.clone(),
+            hogs: self.hogs,
             quiet: self.outputs.quiet,
             command: std::env::args().collect(),
         })

@@ -146,7 +146,7 @@ lab::lab_test! {
     }
 
     fn probing_timers(lab) {
-        compare(lab, cases!(timers: probes, keepalive))
+        compare(lab, cases!(timers: probes, keepalive, lingering))
     }
 
     fn internet_and_link(lab) {

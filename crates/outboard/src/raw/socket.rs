@@ -417,14 +417,19 @@ impl Socket {
         }
     }
 
-    /// Closing with `SO_LINGER` waits for what is queued.
+    /// Closing with `SO_LINGER` waits for what is queued. The end of the stream does not: it follows the last byte at once,
+    /// since a peer may acknowledge, or answer, only when it has that.
     fn linger(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
-        while self.unacknowledged() > 0 && !self.state().intersects(State::ENDS_WRITING) {
+        let over = |socket: &Self| {
+            socket.unacknowledged() == 0 || socket.state().intersects(State::ERROR | State::CLOSED)
+        };
+        if !over(self) {
+            let _ = self.shutdown(Shutdown::Write); // it may be shut already, or broken
+        }
+        while !over(self) {
             self.record().set_write_wake(self.shared.queued.load(Ordering::Relaxed));
-            match super::waiter::wait_for(self, Interest::WRITABLE, Some(deadline), |socket| {
-                socket.unacknowledged() == 0 || socket.state().intersects(State::ENDS_WRITING)
-            }) {
+            match super::waiter::wait_for(self, Interest::WRITABLE, Some(deadline), over) {
                 Ok(true) => {}
                 _ => break,
             }

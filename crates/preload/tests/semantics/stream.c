@@ -41,6 +41,14 @@ static void connecting(void) {
     length = 4;
     getsockname(fd, (struct sockaddr *)&name, &length);
     say("length of a cut name %d", length);
+    int mtu = 0;
+    length = sizeof mtu;
+    say("path %s length %d", result(getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &length)), length);
+    say("it takes %d", mtu);
+    say("fast open of it %s", result(send(fd, &mtu, 1, MSG_FASTOPEN | MSG_NOSIGNAL)));
+    close(fd);
+    fd = tcp_socket();
+    say("no path yet %s", result(getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &length)));
     close(fd);
 }
 

@@ -2,11 +2,12 @@
 //! (`fast_open`) or with its acceptance put off (`TCP_DEFER_ACCEPT`).
 
 use arrayvec::ArrayVec;
-use base::Duration;
+use base::{Duration, Instant};
 
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::segment::SegmentIn;
+use crate::send::scoreboard::Record;
 use crate::state::State;
 
 /// A fast-open cookie: 4 to 16 bytes (RFC 7413 §4.1.1). An empty one asks for a cookie.
@@ -53,6 +54,11 @@ impl Connection {
     /// Our SYN, or SYN-ACK, is lost and goes out again.
     pub(crate) fn syn_is_lost(&self) -> bool {
         self.send.scoreboard.next_lost().is_some_and(|lost| lost.start == 0)
+    }
+
+    /// Takes our SYN, or SYN-ACK, if it is to go out again.
+    pub(crate) fn retransmit_syn(&mut self, now: Instant) -> Option<Record> {
+        if self.syn_is_lost() { self.send.scoreboard.retransmit_lost(1, now) } else { None }
     }
 
     /// The option that the peer's bare acknowledgement does not open the connection (`TCP_DEFER_ACCEPT`).

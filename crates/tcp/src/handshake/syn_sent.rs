@@ -1,13 +1,17 @@
 //! SYN-SENT (RFC 9293 §3.10.7.3).
 
-use base::Instant;
+use base::{Duration, Instant};
 use wire::tcp::Flags;
 
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::segment::{Position, ReceiveBuffer, SegmentIn, position_of};
 use crate::state::Event;
+use crate::timer::Timer;
 use crate::verdict::Verdict;
+
+/// From a reset that ends the peer's old connection to the SYN that opens a new one.
+const AFTER_RESET: Duration = Duration::from_millis(5);
 
 impl Connection {
     /// Takes a segment in SYN-SENT.
@@ -22,11 +26,11 @@ impl Connection {
         let acknowledges = flags.contains(Flags::ACK);
         let ack = position_of(segment.header.ack, self.send.iss, self.send.una);
         if acknowledges && (ack <= 0 || ack > self.send.nxt as i64) {
-            return if flags.contains(Flags::RST) {
-                Verdict::HandshakeIgnored
-            } else {
-                Verdict::HandshakeReset
-            };
+            if flags.contains(Flags::RST) {
+                return Verdict::HandshakeIgnored;
+            }
+            self.hasten_syn(now);
+            return Verdict::HandshakeReset;
         }
         // Second: the RST bit. Only a reset that acknowledges our SYN is believed (RFC 5961 §3).
         if flags.contains(Flags::RST) {
@@ -53,5 +57,14 @@ impl Connection {
         }
         // Text on a bare SYN is not taken, nor a FIN; the peer sends it again (it is not acknowledged).
         Verdict::Accepted
+    }
+
+    /// The peer still has an old connection between these ports, which our reset ends: the SYN is worth repeating at once
+    /// (RFC 9293 §3.5 figure 9; Linux waits two ticks, too). Only once, or a third host could make many of one.
+    fn hasten_syn(&mut self, now: Instant) {
+        let soon = now + AFTER_RESET;
+        if self.recovery.timeouts == 0 && self.timers.at(Timer::Retransmit).is_some_and(|at| at > soon) {
+            self.timers.set(Timer::Retransmit, soon);
+        }
     }
 }

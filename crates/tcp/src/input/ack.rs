@@ -324,11 +324,12 @@ impl Connection {
     fn after_ack(&mut self, now: Instant, summary: &AckSummary) {
         if self.send.window > 0 {
             self.pending.probes = 0;
+            self.pending.persist_backoff = 0;
         }
         if self.send.scoreboard.is_empty() {
             self.congestion.on_flight_end();
             self.pending.peak = 0;
-            self.end_undo();
+            self.end_undo_without_duplicates();
             self.timers.clear(Timer::Retransmit); // RFC 6298 §5.2
             self.timers.clear(Timer::Reordering);
             self.timers.clear(Timer::LossProbe);

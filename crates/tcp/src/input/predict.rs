@@ -106,6 +106,7 @@ impl Connection {
         self.note_heard(now);
         if self.update_window(segment) && self.send.window > 0 {
             self.pending.probes = 0;
+            self.pending.persist_backoff = 0;
             self.timers.clear(Timer::Persist);
         }
         self.recv.nxt += segment.payload.len() as u64;

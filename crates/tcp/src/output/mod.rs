@@ -13,6 +13,7 @@ use wire::tcp::Flags;
 
 use crate::congestion::CongestionControl;
 use crate::connection::Connection;
+use crate::recovery::Phase;
 use crate::recovery::spurious::Forward;
 use crate::segment::{OutputLimit, Position, SegmentOut};
 use crate::send::scoreboard::Record;
@@ -44,6 +45,8 @@ pub(crate) struct Pending {
     pub(crate) quick_acks: u8,
     /// Window probes sent without an answer.
     pub(crate) probes: u8,
+    /// Window probes sent since the window closed: each doubles the time to the next, answered or not.
+    pub(crate) persist_backoff: u8,
     /// Keepalive probes sent without an answer.
     pub(crate) keepalives: u8,
 }
@@ -62,6 +65,7 @@ impl Pending {
             unacknowledged: 0,
             quick_acks: 0,
             probes: 0,
+            persist_backoff: 0,
             keepalives: 0,
         }
     }
@@ -190,6 +194,10 @@ impl Connection {
             return None;
         }
         let record = self.send.scoreboard.retransmit_lost(len, now)?;
+        if record.start == self.send.una && self.recovery.phase == Phase::Fast {
+            // What would acknowledge it is a round trip away again, as after a partial acknowledgement (RFC 6582 §3.2 step 3).
+            self.restart_retransmit_timer(now);
+        }
         Some(self.build_retransmission(now, &record))
     }
 
@@ -314,11 +322,10 @@ impl Connection {
             }
             data = self.syn_payload_len(self.syn_options(now).emitted_len());
             self.note_syn_sent(now, data);
-        } else if self.syn_is_lost() && self.send.scoreboard.retransmit_lost(1, now).is_some() {
+        } else if let Some(syn) = self.retransmit_syn(now) {
             self.stats.rare().retransmissions += 1;
             self.abandon_fast_open();
-            // RFC 3168 §6.1.1.1: something on the way may dislike the flags.
-            self.settings.ecn &= self.state != State::SynSent;
+            self.fall_back_from_ecn(syn.transmissions);
         } else {
             let data = if self.is_early() { self.poll_new_data(now, limit) } else { None };
             return data.or_else(|| self.poll_ack(now));

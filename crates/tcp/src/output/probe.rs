@@ -30,7 +30,7 @@ impl Connection {
         let wait = if window_closed {
             // RFC 9293 §3.8.6.1: the first probe after the retransmission timeout, then ever more seldom.
             let bounds = self.rto_bounds();
-            back_off(self.rtt.base_rto(&bounds), self.pending.probes, bounds.max)
+            back_off(self.rtt.base_rto(&bounds), self.pending.persist_backoff, bounds.max)
         } else {
             OVERRIDE
         };
@@ -78,6 +78,7 @@ impl Connection {
         let window_closed = self.send.scoreboard.is_empty() && self.send.nxt < self.send.end();
         if window_closed {
             self.pending.probes = self.pending.probes.saturating_add(1);
+            self.pending.persist_backoff = self.pending.persist_backoff.saturating_add(1);
             self.arm_persist(now);
         }
         Some(self.build(now, self.send.una.saturating_sub(1), Flags::ACK))

@@ -367,7 +367,7 @@ impl Connection {
             Phase::Timeout => self.congestion.on_timeout_recovered(),
             Phase::Open => {}
         }
-        // The last D-SACK may still be on its way: what can be undone stays so until the flight ends.
+        // The last D-SACK may still be on its way: what can be undone stays so until it has come or cannot.
         self.end_forward_recovery();
     }
 

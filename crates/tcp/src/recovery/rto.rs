@@ -26,11 +26,15 @@ impl Connection {
         if self.send.scoreboard.is_empty() {
             return;
         }
-        self.stats.rare().timeouts += 1;
         if self.gives_up(now) {
+            self.stats.rare().timeouts += 1;
             self.on_timed_out();
             return;
         }
+        if self.probe_precedes_timeout(now) {
+            return;
+        }
+        self.stats.rare().timeouts += 1;
         match self.state {
             State::SynSent | State::SynReceived if self.repeats_syn() => self.repeat_syn(),
             State::SynSent | State::SynReceived => {}
@@ -75,6 +79,8 @@ impl Connection {
         let flight = self.flight_size(0);
         // RFC 5681 §3.1: ssthresh is lowered once for a loss, not again when the retransmission is lost too.
         let first = self.recovery.timeouts == 0;
+        // RFC 5682 §3.1 step 1: what comes through while a loss is being repaired says nothing about the timeout.
+        let is_fresh = first && self.recovery.phase == Phase::Open;
         if first {
             self.begin_undo();
         }
@@ -86,7 +92,7 @@ impl Connection {
         self.recovery.probe.due = false;
         self.recovery.phase = Phase::Timeout;
         self.recovery.high = self.send.nxt;
-        self.begin_forward_recovery(first);
+        self.begin_forward_recovery(is_fresh);
         self.timers.clear(Timer::Reordering);
         self.timers.clear(Timer::LossProbe);
         self.on_timeout_of_sizes(now);

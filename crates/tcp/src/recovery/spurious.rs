@@ -78,6 +78,16 @@ impl Connection {
         }
     }
 
+    /// Everything is acknowledged. Nothing can be undone any more, unless a D-SACK is still to come: where the original was
+    /// only late, its acknowledgement arrives before the one that reports the retransmission.
+    pub(crate) fn end_undo_without_duplicates(&mut self) {
+        let awaits = self.settings.sack
+            && self.recovery.undo.as_ref().is_some_and(|undo| undo.retransmitted && undo.outstanding > 0);
+        if !awaits {
+            self.end_undo();
+        }
+    }
+
     /// How far F-RTO has come.
     #[inline]
     pub(crate) fn forward(&self) -> Forward {

@@ -57,12 +57,20 @@ impl Connection {
         if self.send.outstanding() <= u64::from(self.send.mss) {
             timeout += MAX_ACK_DELAY;
         }
-        let at = now + timeout;
-        match self.timers.at(Timer::Retransmit) {
-            // The retransmission timer comes first anyway.
-            Some(retransmit) if retransmit <= at => self.timers.clear(Timer::LossProbe),
-            _ => self.timers.set(Timer::LossProbe, at),
+        // §7.2: not later than the retransmission timeout, in whose stead the probe goes out then.
+        let at = self.timers.at(Timer::Retransmit).map_or(now + timeout, |at| at.min(now + timeout));
+        self.timers.set(Timer::LossProbe, at);
+    }
+
+    /// The retransmission timer has expired. If a probe is due too, it goes first, and the timeout runs from it
+    /// (RFC 8985 §7.2 and §7.3): one lost segment does not cost the whole congestion window.
+    pub(crate) fn probe_precedes_timeout(&mut self, now: Instant) -> bool {
+        if !self.timers.take_expired(Timer::LossProbe, now) {
+            return false;
         }
+        self.recovery.probe.due = true;
+        self.restart_retransmit_timer(now);
+        true
     }
 
     /// RFC 8985 §7.4.2: what an acknowledgement says about the probe in flight.

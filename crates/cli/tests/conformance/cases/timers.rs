@@ -1,12 +1,15 @@
 //! What is said without being asked: retransmissions, probes, keepalives, and their backing off.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use outboard::raw::SocketOption;
 
 use crate::packet::seg;
 use crate::script::Script;
+
+/// No program takes longer to close a connection whose end is acknowledged.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Nothing answers a SYN, nor a SYN-ACK (RFC 6298 §2.1 and §5.7).
 pub(crate) fn handshake(s: &mut Script<'_>) -> Result<()> {
@@ -82,5 +85,26 @@ pub(crate) fn keepalive(s: &mut Script<'_>) -> Result<()> {
     s.wait(&mut conn, &[600, 1700])?;
     s.poll(&socket)?;
     s.error(&socket)?;
+    Ok(())
+}
+
+/// A close that waits (`SO_LINGER`): the end of the stream does not wait for the acknowledgement of what precedes it.
+pub(crate) fn lingering(s: &mut Script<'_>) -> Result<()> {
+    let (mut conn, socket) = s.passive(seg("S").mss(1460))?;
+    s.set(&socket, SocketOption::Linger(Some(Duration::from_secs(600))))?;
+    s.send(&socket, 100);
+    s.settle(&mut conn)?;
+    let closing = std::thread::spawn(move || drop(socket));
+    let began = Instant::now();
+    while conn.rcv < 102 && began.elapsed() < PATIENCE {
+        s.settle_unseen(&mut conn)?;
+    }
+    s.say(format!("sent up to {}", conn.rcv));
+    conn.rcv = 102;
+    s.put(&mut conn, seg("."))?;
+    while !closing.is_finished() && began.elapsed() < 2 * PATIENCE {
+        s.settle_unseen(&mut conn)?;
+    }
+    s.say(format!("closed {}", closing.is_finished()));
     Ok(())
 }
