@@ -94,7 +94,7 @@ pub(crate) mod record_a {
     pub(crate) const WATCHED: usize = 36;
     /// Not zero: wake the reader too when `received` is here and nothing more comes for a moment.
     pub(crate) const READ_LEAST: usize = 40;
-    /// Not zero: the program has accepted this connection.
+    /// Of a connection: not zero once the program has accepted it. Of a listener: how many it has accepted.
     pub(crate) const TAKEN: usize = 48;
     pub(crate) const SIZE: usize = 64;
 }

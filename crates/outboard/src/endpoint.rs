@@ -86,6 +86,8 @@ pub(crate) struct Accepted {
     pub(crate) waiting: VecDeque<u32>,
     /// How many there ever were.
     pub(crate) total: u64,
+    /// How many of them the program has accepted; wraps.
+    pub(crate) taken: u32,
     /// The listener is gone: no more.
     closed: bool,
 }

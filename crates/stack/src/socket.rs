@@ -84,6 +84,8 @@ pub(crate) struct Bound {
 pub(crate) struct Listener<B: BufferFamily> {
     pub(crate) local: SocketAddr,
     pub(crate) backlog: usize,
+    /// Connections that its owner has taken out of the queue and not yet handed to its program: they count as waiting.
+    pub(crate) unaccepted: usize,
     pub(crate) owner: B::Owner,
     pub(crate) options: SocketOptions,
     pub(crate) queues: Queues,

@@ -51,6 +51,26 @@ fn listeners_that_share_a_port_share_the_connections() {
 }
 
 #[test]
+fn what_waits_behind_the_owner_counts_against_the_backlog() {
+    let mut world = World::new(13, LinkConfig::default());
+    let listener = world.stack(1).tcp_listen(at(1, 80), 4, (), &SocketOptions::default()).unwrap();
+    assert!(!world.stack(1).tcp_set_unaccepted(listener, 2));
+    assert!(world.stack(1).tcp_set_unaccepted(listener, 3));
+    (0..5).for_each(|_| {
+        world.connect(0, at(1, 80));
+    });
+    world.run_for(Duration::from_millis(100));
+    // As on Linux one more than the backlog waits.
+    assert_eq!(accept_all(&mut world, listener), 2);
+    assert!(world.stack(1).tcp_set_unaccepted(listener, 5));
+    world.run_for(Duration::from_secs(10));
+    assert_eq!(accept_all(&mut world, listener), 0);
+    assert!(!world.stack(1).tcp_set_unaccepted(listener, 0));
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(accept_all(&mut world, listener), 3);
+}
+
+#[test]
 fn a_full_accept_queue_drops_the_last_acknowledgement_and_recovers() {
     let mut world = World::new(3, LinkConfig::default());
     let options = SocketOptions::default();

@@ -145,6 +145,11 @@ impl<'a> Record<'a> {
         self.channel.a.word32(self.a + record_a::TAKEN).store(taken.into(), Ordering::Relaxed);
     }
 
+    /// Says how many of this listener's connections the program has accepted; wraps.
+    pub fn set_accepted(&self, count: u32) {
+        self.channel.a.word32(self.a + record_a::TAKEN).store(count, Ordering::Relaxed);
+    }
+
     pub(super) fn set_caller(&self, slot: Option<u32>) {
         let name = slot.map_or(0, |slot| slot + 1);
         self.channel.a.word32(self.a + record_a::CALLER).store(name, Ordering::Relaxed);

@@ -208,6 +208,11 @@ impl AppChannel {
             && self.shared.load_a32(socket, record_a::TAKEN, Ordering::Relaxed) == 0
     }
 
+    /// How many of a listener's connections the program has accepted, as far as it says; wraps.
+    pub fn accepted_by_program(&self, listener: u32) -> u32 {
+        self.shared.load_a32(listener, record_a::TAKEN, Ordering::Relaxed)
+    }
+
     // --- records ------------------------------------------------------------------------------------------------
 
     /// Publishes a socket's state, after the cursors that belong to it.

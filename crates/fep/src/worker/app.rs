@@ -58,6 +58,10 @@ pub(crate) struct Live {
     pub(crate) watched_for_idleness: bool,
     /// Its reader is on the list of those to be woken in the next pause.
     pub(crate) withheld: bool,
+    /// Of a listener: how many connections it was told of; wraps.
+    pub(crate) announced: u32,
+    /// Of a listener: it is on the list of those whose program is slow to accept.
+    pub(crate) crowded: bool,
 }
 
 /// What a live socket is.
@@ -75,7 +79,16 @@ pub(crate) enum LiveKind {
 
 impl Live {
     pub(crate) fn new(id: SocketId, kind: LiveKind) -> Self {
-        Self { id, kind, read_closed: false, error_told: false, watched_for_idleness: false, withheld: false }
+        Self {
+            id,
+            kind,
+            read_closed: false,
+            error_told: false,
+            watched_for_idleness: false,
+            withheld: false,
+            announced: 0,
+            crowded: false,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! The worker's loop calls, in this order: [`Core::poll_commands`], the stack, [`Core::publish_changes`]. Which sockets
 //! to look at comes from the stack alone; nothing here ever walks over all sockets of a living application.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Index, IndexMut};
 
 use base::{Duration, Instant};
@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use super::app::{Application, Ending, Entry, LiveKind};
 use super::filling::Waiting;
 use super::idle::IdleWatch;
-use super::key::NOBODY;
+use super::key::{Key, NOBODY};
 use super::noise::Noise;
 use super::pause::Withheld;
 use crate::config::Limits;
@@ -85,6 +85,8 @@ pub(crate) struct Core {
     /// Applications whose listeners wait for free numbers, and when that is tried again.
     starved: Vec<u32>,
     retry_at: Option<Instant>,
+    /// Listeners whose programs are slow to accept; the number tells each from a later one of the same name.
+    pub(super) crowded: VecDeque<(Key, u64)>,
     /// Applications that have ended and are not taken down yet.
     ending: Vec<u32>,
     finished: Vec<Application>,
@@ -113,6 +115,7 @@ impl Core {
             filled_bytes: 0,
             starved: Vec::new(),
             retry_at: None,
+            crowded: VecDeque::new(),
             ending: Vec::new(),
             finished: Vec::new(),
             first: 0,

@@ -9,6 +9,7 @@
 //!
 //! Reading order: this file, `run`, `core`, `commands`, `publish`, `app`.
 
+mod accept;
 mod app;
 mod commands;
 mod core;
@@ -183,6 +184,7 @@ impl<D: Device> Worker<D> {
     /// A turn; the device is asked for frames or not.
     fn round(&mut self, now: Instant, listens: bool) -> bool {
         self.account.turns += 1;
+        self.core.recount_crowded();
         let mut busy = listens && self.receive(now);
         busy |= self.core.publish_changes(now) > 0;
         busy |= self.core.poll_commands(now) > 0;

@@ -149,33 +149,6 @@ impl Core {
         Ok(())
     }
 
-    /// Gives a listener's connections numbers and announces them.
-    pub(super) fn accept_waiting(&mut self, now: Instant, app: u32, listener: u32) {
-        let Some(live) = self.apps[app].live(listener) else { return };
-        let listening = live.id;
-        while self.stack.tcp_backlog(listening).is_some_and(|(waiting, _)| waiting > 0) {
-            let Some(socket) = self.apps[app].channel.allocate_socket() else {
-                self.starve(now, app, listener);
-                return;
-            };
-            let Some(id) = self.stack.tcp_accept(listening) else {
-                self.apps[app].channel.return_socket(socket);
-                return;
-            };
-            self.stack.set_user_data(id, Key { app, socket }.to_word());
-            if let Some(rings) = self.stack.stream(id) {
-                rings.assign(socket);
-                rings.set_receive_limit(self.limits.receive_buffer_max as usize);
-            }
-            self.apps[app].insert(socket, Entry::Live(Live::new(id, LiveKind::Connection)));
-            self.publish_place(app, socket, State::BOUND | State::CONNECTED);
-            if !self.guarded(app, |core| core.publish_connection(now, app, socket)) {
-                return;
-            }
-            self.apps[app].channel.accepted(listener, socket);
-        }
-    }
-
     fn watch_for_idleness(&mut self, now: Instant, key: Key) {
         if let Some(live) = self.apps[key.app].live(key.socket)
             && !live.watched_for_idleness

@@ -214,7 +214,11 @@ impl Socket {
     }
 
     fn take_accepted(&self) -> Option<u32> {
-        lock(&self.shared.accepted).waiting.pop_front()
+        let mut accepted = lock(&self.shared.accepted);
+        let next = accepted.waiting.pop_front()?;
+        accepted.taken = accepted.taken.wrapping_add(1);
+        self.record().set_accepted(accepted.taken);
+        Some(next)
     }
 
     /// TCP: starts to connect and fails with `EINPROGRESS`; writable says that it ended, [`take_error`](Self::take_error)

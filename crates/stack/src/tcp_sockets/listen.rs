@@ -81,6 +81,7 @@ impl<B: BufferFamily> Stack<B> {
         socket.kind = Kind::Listener(Box::new(Listener {
             local,
             backlog,
+            unaccepted: 0,
             owner,
             options,
             queues: Queues { half_open: List::new(), half_open_len: 0, accept: List::new(), accept_len: 0 },
@@ -97,6 +98,16 @@ impl<B: BufferFamily> Stack<B> {
         if let Some(listener) = self.sockets.get_mut(id.into()).and_then(|socket| socket.listener_mut()) {
             listener.backlog = backlog.min(most);
         }
+    }
+
+    /// Of those that were [accepted](Self::tcp_accept), so many still wait for a program behind the owner: they count against
+    /// the backlog. Whether they leave less than half of it.
+    pub fn tcp_set_unaccepted(&mut self, id: SocketId, unaccepted: usize) -> bool {
+        let Some(listener) = self.sockets.get_mut(id.into()).and_then(|socket| socket.listener_mut()) else {
+            return false;
+        };
+        listener.unaccepted = unaccepted;
+        unaccepted > listener.backlog / 2
     }
 
     /// The oldest established connection that nobody has accepted; it is its accepter's now.
@@ -336,6 +347,6 @@ impl<B: BufferFamily> Stack<B> {
 impl<B: BufferFamily> Listener<B> {
     /// As Linux counts: one more than the backlog may wait.
     pub(crate) fn accept_is_full(&self) -> bool {
-        self.queues.accept_len > self.backlog
+        self.queues.accept_len + self.unaccepted > self.backlog
     }
 }

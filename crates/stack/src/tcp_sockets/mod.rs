@@ -95,7 +95,7 @@ impl<B: BufferFamily> Stack<B> {
         match &self.sockets.get(id.into())?.kind {
             Kind::Tcp(tcp) => Some(tcp.connection.tcp_info(now)),
             Kind::Listener(listener) => {
-                let waiting = listener.queues.accept_len as u32;
+                let waiting = (listener.queues.accept_len + listener.unaccepted) as u32;
                 Some(tcp::TcpInfo::of_listener(waiting, listener.backlog as u32))
             }
             Kind::Bound(_) => Some(tcp::TcpInfo::of_closed()),
