@@ -263,14 +263,16 @@ impl App {
 
     /// The connections that were accepted since the last look.
     pub fn accepted(&mut self) -> Vec<u32> {
-        let events = self.poll();
-        events
-            .iter()
-            .filter_map(|event| match event {
-                Event::Accepted { socket, .. } => Some(*socket),
-                Event::Ready { .. } | Event::Released { .. } => None,
-            })
-            .collect()
+        let mut sockets = Vec::new();
+        for event in self.poll() {
+            if let Event::Accepted { listener, socket } = event {
+                let accepted = |event: &&Event| matches!(event, Event::Accepted { listener: one, .. } if *one == listener);
+                let count = self.events.iter().filter(accepted).count();
+                self.channel.record(listener).set_accepted(count as u32);
+                sockets.push(socket);
+            }
+        }
+        sockets
     }
 
     /// The sockets that were released since the last look.
