@@ -33,7 +33,7 @@ impl Listening {
         self.next = now + LONGEST.min(Duration::from_nanos(pause.as_nanos() / PART));
     }
 
-    /// The worker has slept: the device may have woken it.
+    /// The device has something, as a look at all descriptors has shown.
     pub(super) fn wake(&mut self) {
         self.next = Instant::ZERO;
     }
