@@ -33,7 +33,7 @@ impl Listening {
         self.next = now + LONGEST.min(Duration::from_nanos(pause.as_nanos() / PART));
     }
 
-    /// The device has something, as a look at all descriptors has shown.
+    /// The worker has slept: the device may have woken it.
     pub(super) fn wake(&mut self) {
         self.next = Instant::ZERO;
     }

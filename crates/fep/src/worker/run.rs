@@ -275,6 +275,7 @@ impl<D: Device> Worker<D> {
         self.account.sleeps += 1;
         let outcome = self.look(now, timeout, rhythm);
         self.core.end_sleep();
+        self.listening.wake();
         let now = clock::now();
         self.account.close_span(now, Spent::Sleeping);
         // Work that comes now is looked for again before the next sleep.
@@ -290,8 +291,7 @@ impl<D: Device> Worker<D> {
         self.poller.wait(timeout, &mut woken)?;
         for source in woken.drain(..) {
             match source {
-                Source::Device => self.listening.wake(),
-                Source::Doorbell(_) | Source::Clerk => {}
+                Source::Device | Source::Doorbell(_) | Source::Clerk => {}
                 Source::Signal | Source::Supervisor => self.start_to_stop(now, rhythm),
                 Source::Caller => self.on_caller(now, rhythm),
                 Source::Listener => self.on_listener(now),
