@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode};
 
 use clap::ValueEnum;
 use fep::names;
+use outboard::scheduling::SLICE_VARIABLE;
 
 use crate::exit::{ExitWith, NO_FEP, USAGE};
 use crate::reach;
@@ -52,6 +53,9 @@ pub(crate) struct Args {
     /// With --arch host: the congestion control, cubic, reno or bbr (or OUTBOARD_CONGESTION_CONTROL)
     #[arg(long, value_name = "NAME")]
     congestion_control: Option<OsString>,
+    /// The slice that threads ask the scheduler for when they wait for sockets; 0: they stay as they are
+    #[arg(long, value_name = "MICROSECONDS", value_parser = slice_us)]
+    slice: Option<u64>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -72,6 +76,9 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     };
     let mut command = Command::new(program);
     command.args(arguments).env(LD_PRELOAD, preload_list()?);
+    if let Some(slice) = args.slice {
+        command.env(SLICE_VARIABLE, slice.to_string());
+    }
     match args.arch {
         Architecture::Fep => use_fep(&args, &mut command)?,
         Architecture::Host => use_host(&args, &mut command)?,
@@ -125,6 +132,11 @@ fn use_host(args: &Args, command: &mut Command) -> anyhow::Result<()> {
         .open_device()
         .map_err(|error| ExitWith::new(NO_FEP, format!("the device {tap} cannot be used: {error}")))?;
     Ok(())
+}
+
+fn slice_us(text: &str) -> Result<u64, String> {
+    let slice = text.parse().ok().filter(|slice| *slice == 0 || (100..=100_000).contains(slice));
+    slice.ok_or_else(|| format!("`{text}` is neither 0 nor from 100 to 100000 (microseconds)"))
 }
 
 /// The preload library in front of what is preloaded already.

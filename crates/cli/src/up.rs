@@ -63,6 +63,9 @@ pub(crate) struct Args {
     /// How long to look for work before sleeping
     #[arg(long, value_name = "MICROSECONDS")]
     spin: Option<u64>,
+    /// The slice that the worker asks the scheduler for; 0: the system's
+    #[arg(long, value_name = "MICROSECONDS")]
+    slice: Option<u64>,
     /// Return when the FEP answers, and leave it running
     #[arg(long)]
     detach: bool,
@@ -114,6 +117,7 @@ fn settings(args: &Args) -> Result<Settings, fep::config::ConfigError> {
         tun: args.tun.then_some(true),
         congestion_control: args.congestion_control.clone(),
         spin_us: args.spin,
+        slice_us: args.slice,
         capture: args.capture.clone(),
         ..Settings::default()
     };

@@ -102,25 +102,33 @@ fn busy_programs_are_beside_the_trials_and_gone_after_them() {
     assert_eq!(bench(folder.path(), &["rr", "--client", "127.0.0.1", "--hogs", "1"]).status.code(), Some(2));
 }
 
+/// A program that is killed however its test ends.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_busy_program_computes_at_its_nice_value() {
-    let mut hog =
-        Command::new(env!("CARGO_BIN_EXE_outboard")).args(["bench-end", "hog", "--nice=7"]).spawn().unwrap();
+    let hog = Killed(
+        Command::new(env!("CARGO_BIN_EXE_outboard")).args(["bench-end", "hog", "--nice=7"]).spawn().unwrap(),
+    );
     // The name, in parentheses, may hold anything; utime is the 12th field after it, nice the 17th.
     let fields = || {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", hog.id())).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", hog.0.id())).unwrap();
         let (_, fields) = stat.rsplit_once(')').unwrap();
-        let fields: Vec<i64> =
-            fields.split_whitespace().skip(1).map(|field| field.parse().unwrap()).collect();
-        (fields[10], fields[15])
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        (fields[11].parse::<u64>().unwrap(), fields[16].parse::<i32>().unwrap())
     };
     let began = std::time::Instant::now();
     while fields().0 < 10 && began.elapsed() < Duration::from_secs(120) {
         std::thread::sleep(Duration::from_millis(5));
     }
     let (computed, nice) = fields();
-    hog.kill().unwrap();
-    hog.wait().unwrap();
     assert!(computed >= 10, "it has computed for {computed} ticks");
     assert_eq!(nice, 7);
 }

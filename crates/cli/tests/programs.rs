@@ -272,6 +272,52 @@ fn statuses(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// Prints the slice of its thread: before and after it has waited for a connection, in a forked child and in a started program.
+const SLICES: &str = "
+import ctypes, os, socket, struct, subprocess, sys
+
+def slice():
+    number, room = {'x86_64': 315, 'aarch64': 275}[os.uname().machine], ctypes.create_string_buffer(48)
+    assert ctypes.CDLL(None).syscall(number, 0, room, 48, 0) == 0
+    return struct.unpack_from('Q', room, 24)[0]
+
+if len(sys.argv) == 2:
+    before = slice()
+    listener = socket.create_server((sys.argv[1], 2007))
+    listener.settimeout(0.05)
+    try:
+        listener.accept()
+    except TimeoutError:
+        pass
+    print(before, slice(), flush=True)
+    if os.fork() == 0:
+        print(slice(), flush=True)
+        os._exit(0)
+    os.wait()
+    subprocess.run([sys.executable, __file__, 'once', 'more'], check=True)
+else:
+    print(slice())
+";
+
+/// A thread that waits for the stack's sockets has a short slice, unless that is turned off; what it starts has the usual one.
+fn slices(lab: &Lab) -> Result<()> {
+    let stage = Stage::new(lab, Arch::Fep)?;
+    let script = lab.file("slices.py");
+    std::fs::write(&script, SLICES)?;
+    for wanted in ["", "0"] {
+        let mut program = stage.here(PYTHON)?;
+        program.arg(&script).arg(Side::Here.address().to_string()).env("OUTBOARD_SLICE_US", wanted);
+        let text = output_of(lab, &format!("slices{wanted}"), program)?;
+        let told: Vec<u64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+        let [before, waiting, forked, started] = told[..] else { anyhow::bail!("four slices: {text}") };
+        // Linux before 6.12 has no slices, and says 0.
+        let expected = if wanted == "0" || before == 0 { before } else { 100_077 };
+        ensure!(waiting == expected, "a thread that has waited: {text}");
+        ensure!((forked, started) == (before, before), "what it has started: {text}");
+    }
+    Ok(())
+}
+
 lab::lab_test! {
     fn http_through_a_fep(lab) {
         http(lab, Arch::Fep)
@@ -307,5 +353,9 @@ lab::lab_test! {
 
     fn the_exit_status_is_the_programs(lab) {
         statuses(lab)
+    }
+
+    fn who_waits_has_a_short_slice_and_keeps_it_to_itself(lab) {
+        slices(lab)
     }
 }

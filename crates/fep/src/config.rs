@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use stack::SynCookieMode;
 use tcp::{AccurateEcn, CongestionAlgorithm, MtuProbing};
 
-use crate::names;
+use crate::{names, slice};
 
 mod route;
 
@@ -24,6 +24,8 @@ pub const MIN_MTU: u32 = 576;
 pub const MAX_MTU: u32 = 65_535;
 /// How long the worker looks for work without sleeping, unless the configuration says otherwise.
 pub const DEFAULT_SPIN: Duration = Duration::from_micros(50);
+/// The slice that a worker asks for, unless the configuration says otherwise: the shortest.
+pub const DEFAULT_SLICE: Duration = slice::SHORTEST;
 /// Longer spinning than this is a mistake in the unit.
 const MAX_SPIN_US: u64 = 1_000_000;
 
@@ -72,6 +74,8 @@ pub struct Settings {
     pub user_timeout_option: Option<bool>,
     /// Microseconds of looking for work before sleeping.
     pub spin_us: Option<u64>,
+    /// Microseconds of the worker's slice of its processor; 0: the system's.
+    pub slice_us: Option<u64>,
     /// A pcapng file that gets a copy of every frame.
     pub capture: Option<PathBuf>,
     /// Limits.
@@ -236,6 +240,8 @@ impl Network {
 pub struct WorkerConfig {
     /// How long it looks for work before it sleeps.
     pub spin: Duration,
+    /// The slice that it asks the scheduler for ([`crate::slice`]).
+    pub slice: Option<Duration>,
     /// The congestion control of connections that choose none.
     pub congestion: CongestionAlgorithm,
     /// When listeners answer SYNs with cookies.
@@ -290,6 +296,7 @@ impl Default for WorkerConfig {
     fn default() -> Self {
         Self {
             spin: DEFAULT_SPIN,
+            slice: Some(DEFAULT_SLICE),
             congestion: CongestionAlgorithm::default(),
             syn_cookies: SynCookieMode::default(),
             fast_open: true,
@@ -363,6 +370,7 @@ impl Settings {
             share_path_information: self.share_path_information.or(below.share_path_information),
             user_timeout_option: self.user_timeout_option.or(below.user_timeout_option),
             spin_us: self.spin_us.or(below.spin_us),
+            slice_us: self.slice_us.or(below.slice_us),
             capture: self.capture.or(below.capture),
             limits: self.limits.or(below.limits),
         }
@@ -389,6 +397,7 @@ impl Config {
             capture: settings.capture.clone(),
             worker: WorkerConfig {
                 spin: spin(settings.spin_us)?,
+                slice: slice(settings.slice_us)?,
                 congestion: congestion(settings.congestion_control.as_deref())?,
                 syn_cookies: syn_cookies(settings.syn_cookies.as_deref())?,
                 fast_open: settings.fast_open.unwrap_or(true),
@@ -492,6 +501,18 @@ fn spin(microseconds: Option<u64>) -> Result<Duration, ConfigError> {
         Some(us) => {
             Err(value("spin_us", format!("{us} is more than a second; the value is in microseconds")))
         }
+    }
+}
+
+fn slice(microseconds: Option<u64>) -> Result<Option<Duration>, ConfigError> {
+    match microseconds.map(Duration::from_micros) {
+        None => Ok(Some(DEFAULT_SLICE)),
+        Some(Duration::ZERO) => Ok(None),
+        Some(slice) if (slice::SHORTEST..=slice::LONGEST).contains(&slice) => Ok(Some(slice)),
+        Some(slice) => Err(value(
+            "slice_us",
+            format!("{} is neither 0 nor from 100 to 100000 (in microseconds)", slice.as_nanos() / 1_000),
+        )),
     }
 }
 

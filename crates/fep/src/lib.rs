@@ -14,6 +14,7 @@ pub mod host;
 pub mod names;
 mod poller;
 pub mod process;
+pub mod slice;
 pub mod supervisor;
 mod sys;
 pub mod worker;

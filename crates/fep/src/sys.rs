@@ -9,6 +9,8 @@ pub(crate) struct ThreadUsage {
     pub(crate) user_ns: u64,
     /// CPU time in the kernel on the thread's behalf, nanoseconds.
     pub(crate) system_ns: u64,
+    /// How often others ran in its place although it did not wait.
+    pub(crate) preemptions: u64,
 }
 
 /// The calling thread's CPU time (getrusage RUSAGE_THREAD).
@@ -20,7 +22,11 @@ pub(crate) fn thread_usage() -> io::Result<ThreadUsage> {
     if answer != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(ThreadUsage { user_ns: nanoseconds(usage.ru_utime), system_ns: nanoseconds(usage.ru_stime) })
+    Ok(ThreadUsage {
+        user_ns: nanoseconds(usage.ru_utime),
+        system_ns: nanoseconds(usage.ru_stime),
+        preemptions: usage.ru_nivcsw.unsigned_abs(),
+    })
 }
 
 fn nanoseconds(time: libc::timeval) -> u64 {
@@ -43,4 +49,35 @@ pub(crate) fn page_size() -> u64 {
     // SAFETY: sysconf takes no pointers and is always safe to call.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(size).unwrap_or(4096)
+}
+
+/// The part of `struct sched_attr` that every kernel has which knows the calls (sched_setattr(2)).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SchedulingAttributes {
+    size: u32,
+    pub(crate) policy: u32,
+    flags: u64,
+    pub(crate) nice: i32,
+    priority: u32,
+    /// Of a thread of the usual policy: its slice in nanoseconds, 0 where the kernel knows of none (before 6.12).
+    pub(crate) runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// How the calling thread is scheduled.
+pub(crate) fn scheduling() -> io::Result<SchedulingAttributes> {
+    let mut attributes = SchedulingAttributes::default();
+    let size = size_of::<SchedulingAttributes>();
+    // SAFETY: the kernel writes at most `size` bytes, which the structure has; 0 is the calling thread.
+    let answer = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+    if answer == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has the calling thread scheduled so.
+pub(crate) fn set_scheduling(attributes: &SchedulingAttributes) -> io::Result<()> {
+    // SAFETY: the structure is valid for reading, and says its size; 0 is the calling thread.
+    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(attributes), 0) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -5,12 +5,14 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use base::IpCidr;
 use device::tap::{Tap, TapOptions};
 use wire::ethernet::EthernetAddress;
 use wire::frame::Medium;
 
+use crate::scheduling::{SLICE_VARIABLE, set_slice};
 use crate::{CongestionAlgorithm, HostConfig};
 
 /// The stack to use.
@@ -23,6 +25,12 @@ pub(crate) enum Environment {
 
 impl Environment {
     pub(crate) fn read(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Self> {
+        if let Some(text) = variable(SLICE_VARIABLE).filter(|text| !text.is_empty()) {
+            let micros = text.to_str().and_then(|text| text.parse().ok());
+            let slice =
+                micros.ok_or_else(|| invalid(&format!("{SLICE_VARIABLE}: {text:?} cannot be read")))?;
+            set_slice((slice > 0).then(|| Duration::from_micros(slice)))?;
+        }
         match variable("OUTBOARD_ARCH").as_deref().and_then(std::ffi::OsStr::to_str) {
             None | Some("" | "fep") => Ok(Self::Fep(fep::names::find_socket(None, None))),
             Some("host") => HostSettings::read(variable).map(Self::Host),

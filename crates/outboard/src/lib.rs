@@ -40,6 +40,7 @@ mod listener;
 mod options;
 pub mod poll;
 pub mod raw;
+pub mod scheduling;
 mod sys;
 mod tcp;
 mod udp;

@@ -53,6 +53,8 @@ fn decide() -> bool {
         table::in_own_process();
         // SAFETY: the handler takes no arguments and lives as long as the library, which is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
+        // A program of the same kind may have started this one (by vfork, after which nothing of ours runs).
+        outboard::scheduling::forget_inherited();
     }
     MODE.store(if on { ON } else { OFF }, Ordering::Relaxed);
     on
@@ -120,6 +122,7 @@ fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
 /// as it is: its objects are neither used nor dropped, only the descriptors that would keep it alive are closed.
 extern "C" fn after_fork_in_child() {
     table::forget_all();
+    outboard::scheduling::after_fork_in_child();
     let endpoint = ENDPOINT.swap(std::ptr::null_mut(), Ordering::AcqRel);
     if !endpoint.is_null() {
         // SAFETY: an endpoint that was published lives for ever.

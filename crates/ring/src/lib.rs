@@ -8,16 +8,20 @@
 //! The other side is hostile. Everything that a side relies on is private to it; of an index in shared memory one copy
 //! is loaded, checked against what the private state allows, and only then used. An index out of range is [`Corrupt`].
 //!
-//! Reading order: [`word`], [`queue`], [`doorbell`], [`cursor`], [`span`].
+//! Reading order: [`word`], [`queue`], [`doorbell`], [`patience`], [`crowd`], [`cursor`], [`span`].
 #![forbid(unsafe_code)]
 
+pub mod crowd;
 pub mod cursor;
 pub mod doorbell;
+pub mod patience;
 pub mod queue;
 pub mod span;
 pub mod word;
 
+pub use crowd::Crowd;
 pub use cursor::PeerCursor;
+pub use patience::Patience;
 pub use queue::{Consumer, ConsumerMemory, Producer, ProducerMemory, PushError};
 pub use span::{Span, spans};
 pub use word::{Atomics, Native, Word32};

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use tcp::TcpInfo;
 
 use super::attach::Link;
+use super::offer::{Offered, Offers};
 use super::record::Record;
 use super::rings::Rings;
 use super::waiter::{Slots, Waiter};
@@ -23,10 +24,11 @@ use crate::{Command, Event, Offence};
 
 /// How often a full command ring is tried again before the thread yields.
 const SPINS: u32 = 64;
-/// How long a synchronous call spins and yields before it sleeps, in tries. The answer comes within microseconds: to another
+/// How often a synchronous call looks before it offers the processor. The answer comes within microseconds: to another
 /// program on this processor and back takes longer.
 const CALL_SPINS: u32 = 500;
-const CALL_YIELDS: u32 = 50;
+/// How long it looks, offering the processor, before it sleeps.
+const CALL_PATIENCE_NS: u64 = 100_000;
 /// A sleeping call looks this often whether the FEP still lives.
 const ALIVE_CHECK: Duration = Duration::from_secs(1);
 /// A call that found no slot to sleep in looks this often.
@@ -185,14 +187,19 @@ impl Channel {
         let sequence = doorbell::next_token(self.sequence.fetch_add(1, Ordering::Relaxed));
         let record = self.record(socket);
         self.post(&make(sequence))?;
-        let mut tries = 0;
-        while tries < CALL_SPINS + CALL_YIELDS {
+        for _ in 0..CALL_SPINS {
             if let Some(answer) = record.answer(sequence) {
                 return answer;
             }
-            tries += 1;
-            if tries < CALL_SPINS { core::hint::spin_loop() } else { std::thread::yield_now() }
+            core::hint::spin_loop();
         }
+        let mut offers = Offers::default();
+        while offers.offer(CALL_PATIENCE_NS) == Offered::Taken {
+            if let Some(answer) = record.answer(sequence) {
+                return answer;
+            }
+        }
+        drop(offers);
         self.sleep_for_answer(socket, sequence)
     }
 

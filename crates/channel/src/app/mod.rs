@@ -14,6 +14,7 @@
 
 mod attach;
 mod channel;
+mod offer;
 mod receive;
 mod receive_datagrams;
 mod record;
@@ -24,6 +25,7 @@ mod waiter;
 
 pub use attach::ConnectError;
 pub use channel::{Channel, Closure};
+pub use offer::{Offered, Offers};
 pub use receive::{Available, ReceiveStream};
 pub use receive_datagrams::{Datagram, ReceiveDatagrams};
 pub use record::Record;

@@ -11,6 +11,7 @@ fn the_least_that_works_gets_the_defaults() {
     let config = Config::new(&settings("tap = 'ob0'\naddress = '10.0.0.2/24'")).unwrap();
     assert_eq!(config.network.mtu, 1500);
     assert_eq!(config.worker.spin, DEFAULT_SPIN);
+    assert_eq!(config.worker.slice, Some(DEFAULT_SLICE));
     assert!(config.offload && config.network.routes.is_empty());
 }
 
@@ -113,4 +114,14 @@ fn a_wrong_value_is_refused_with_its_key() {
 fn the_example_file_is_valid() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/outboard.toml");
     Config::new(&Settings::read(&path).unwrap()).unwrap();
+}
+
+#[test]
+fn a_slice_is_as_the_kernel_gives_it_or_none() {
+    let base = "tap = 'ob0'\naddress = '10.0.0.2/24'\n";
+    let slice =
+        |us: u64| Config::new(&settings(&format!("{base}slice_us = {us}"))).map(|config| config.worker.slice);
+    assert_eq!(slice(0).unwrap(), None);
+    assert_eq!(slice(3000).unwrap(), Some(Duration::from_millis(3)));
+    assert!(slice(99).is_err() && slice(100_001).is_err());
 }

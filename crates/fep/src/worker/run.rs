@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use base::{Duration, Instant};
 use device::Device;
+use ring::{Crowd, Patience};
 use rustix::event::{EventfdFlags, eventfd};
 use stack::{ConnectionInfo, ConnectionState};
 use tracing::info;
@@ -18,6 +19,7 @@ use crate::accounting::Spent;
 use crate::clock;
 use crate::control::Server;
 use crate::poller::Source;
+use crate::sys;
 
 /// How often descriptors other than the device are looked at while there is no time to sleep.
 const CONTROL_PERIOD: Duration = Duration::from_millis(1);
@@ -98,8 +100,52 @@ struct Rhythm<'a> {
     /// When there was something to do last.
     busy_at: Instant,
     next_control: Instant,
+    /// Who else wants the processor.
+    crowd: Crowd,
+    /// When it was offered last, if that is not judged yet.
+    offered_at: Option<Instant>,
+    /// Whether looking pays while the processor is not offered.
+    patience: Patience,
+    /// What is done so in this pause, once it has begun.
+    alone: Option<Alone>,
     /// Set once it is told to stop: until when connections may take to finish.
     stop_at: Option<Instant>,
+}
+
+/// Looking for work without offering the processor.
+struct Alone {
+    limit: Duration,
+    /// The thread's preemptions when it began.
+    preemptions: u64,
+}
+
+impl Rhythm<'_> {
+    /// Somebody computes on this processor and would keep it, so it is not offered. Whether to look on, after so long a pause: what
+    /// applications on other processors ask for soon is worth more than the time, where they do; a wake-up costs both sides.
+    fn keeps_looking(&mut self, idle: Duration) -> bool {
+        let Self { patience, alone, .. } = self;
+        let alone = alone.get_or_insert_with(|| {
+            let limit = Duration::from_nanos(patience.allowed_ns().unwrap_or(0));
+            Alone { limit, preemptions: if limit > Duration::ZERO { preemptions() } else { 0 } }
+        });
+        let goes_on = idle < alone.limit;
+        if !goes_on && alone.limit > Duration::ZERO {
+            patience.on_vain();
+            alone.limit = Duration::ZERO;
+        }
+        goes_on
+    }
+
+    /// There is something to do again.
+    fn end_looking(&mut self) {
+        let Some(alone) = self.alone.take().filter(|alone| alone.limit > Duration::ZERO) else { return };
+        // Who asked ran in this thread's place, perhaps, and would have done so sooner had it slept.
+        if preemptions() == alone.preemptions { self.patience.on_success() } else { self.patience.on_vain() }
+    }
+}
+
+fn preemptions() -> u64 {
+    sys::thread_usage().unwrap_or_default().preemptions
 }
 
 impl<D: Device> Worker<D> {
@@ -129,10 +175,28 @@ impl<D: Device> Worker<D> {
         self.caller.clone_from(&stop.caller);
         // Without it timers are less exact, no more.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
+        if let Some(slice) = self.config.slice
+            && let Err(error) = crate::slice::shorten(slice)
+        {
+            info!("the scheduler gives no short slice: {error}");
+        }
         let now = clock::now();
-        let mut rhythm = Rhythm { stop, busy_at: now, next_control: now, stop_at: None };
+        let spin_ns = self.config.spin.as_nanos();
+        let mut rhythm = Rhythm {
+            stop,
+            busy_at: now,
+            next_control: now,
+            crowd: Crowd::new(),
+            offered_at: None,
+            patience: Patience::new(spin_ns, spin_ns),
+            alone: None,
+            stop_at: None,
+        };
         loop {
             let now = clock::now();
+            if let Some(offered_at) = rhythm.offered_at.take() {
+                rhythm.crowd.on_offered(now.as_nanos(), now.saturating_since(offered_at).as_nanos());
+            }
             let busy = self.round(now, self.listening.is_due(now));
             if let Some(error) = self.device_error.take() {
                 return Err(error);
@@ -150,8 +214,10 @@ impl<D: Device> Worker<D> {
     fn wait(&mut self, now: Instant, busy: bool, rhythm: &mut Rhythm<'_>) -> io::Result<()> {
         if busy {
             rhythm.busy_at = now;
+            rhythm.end_looking();
         }
-        self.account.close_span(clock::now(), if busy { Spent::Working } else { Spent::Polling });
+        let done = clock::now();
+        self.account.close_span(done, if busy { Spent::Working } else { Spent::Polling });
         if now >= rhythm.next_control {
             rhythm.next_control = now + CONTROL_PERIOD;
             if let Some(server) = self.server.as_mut().filter(|_| rhythm.stop_at.is_none()) {
@@ -164,15 +230,23 @@ impl<D: Device> Worker<D> {
         }
         let idle = now.saturating_since(rhythm.busy_at);
         if idle < self.config.spin {
-            if idle >= SPIN_ALONE {
-                self.account.system_calls += 1;
-                rustix::thread::sched_yield();
+            if idle < SPIN_ALONE {
+                return Ok(());
             }
-            return Ok(());
+            if rhythm.crowd.may_offer(done.as_nanos()) {
+                self.account.system_calls += 1;
+                rhythm.offered_at = Some(done);
+                rustix::thread::sched_yield();
+                return Ok(());
+            }
+            if rhythm.keeps_looking(idle) {
+                return Ok(());
+            }
         }
         if self.deadline().is_some_and(|deadline| deadline.saturating_since(now) < NEAR) {
             return Ok(());
         }
+        rhythm.alone = None;
         self.sleep(rhythm)
     }
 

@@ -1,68 +1,76 @@
-//! How long to spin before sleeping.
+//! Looking for a while before sleeping ([`ring::Patience`] learns for how long).
 //!
-//! A hand-over between two cores takes a tenth of a microsecond while both look, and tens of microseconds when one
-//! must be woken: spinning decides the latency of small exchanges. But spinning for something that comes late is
-//! time stolen from others. So the time is learnt: a spin in vain halves it, one that paid off doubles it again, and
-//! once nothing is left of it a wait in [`PROBE_EVERY`] tries anew. Where most waits are short, one long one (a processor
-//! taken away for a moment) so leaves no trace.
+//! Between looks the processor is offered to others: the peer of a small exchange may be waiting for this very core. Beside a
+//! program that computes, which would keep it ([`ring::Crowd`]), nothing is offered: what comes soon comes from another core, and
+//! whether that is worth looking for is learnt apart.
 
-use std::time::{Duration, Instant};
+use channel::app::{Offered, Offers};
 
-/// The longest spin: a round trip to a peer on the same machine is shorter.
-const LONGEST: Duration = Duration::from_micros(100);
-/// A success allows at least so much next time.
-const MARGIN: Duration = Duration::from_micros(10);
-/// Less than this is not worth a look at the clock.
-const SHORTEST: Duration = Duration::from_micros(2);
-/// Of waits without a spin, one in so many spins again.
-const PROBE_EVERY: u8 = 32;
-/// Looks between two offers of the processor. Few: the peer of a small exchange may be waiting for this very core.
+/// The longest wait: a round trip to a peer on the same machine is shorter.
+const LONGEST_NS: u64 = 100_000;
+/// After a success it is at least so much.
+const MARGIN_NS: u64 = 10_000;
+/// The longest wait beside a program that computes: the answer of a stack on another core, without a program in between.
+const LONGEST_ALONE_NS: u64 = 20_000;
+/// Looks between two offers of the processor, or two looks at the clock.
 const LOOKS: u32 = 4;
 
-/// What a thread has learnt about the use of spinning.
+/// What a thread has learnt about the use of looking.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    budget: Duration,
-    unspun: u8,
+    offering: ring::Patience,
+    alone: ring::Patience,
 }
 
 impl Patience {
     /// Hopeful.
     pub const fn new() -> Self {
-        Self { budget: LONGEST, unspun: 0 }
+        Self {
+            offering: ring::Patience::new(LONGEST_NS, MARGIN_NS),
+            alone: ring::Patience::new(LONGEST_ALONE_NS, LONGEST_ALONE_NS),
+        }
     }
 
-    /// Looks whether `ready` until it is or the time is up; the processor is offered to others between looks.
-    pub fn spin(&mut self, mut ready: impl FnMut() -> bool) -> bool {
-        let Some(budget) = self.allowed() else { return false };
-        let start = Instant::now();
-        loop {
-            for _ in 0..LOOKS {
-                if ready() {
-                    self.budget = (self.budget * 2).clamp(MARGIN, LONGEST);
-                    return true;
+    /// Looks whether `ready` until it is or the time is up.
+    pub fn spin(&mut self, ready: impl FnMut() -> bool) -> bool {
+        self.spin_with(ready, &mut Offers::default())
+    }
+
+    fn spin_with(&mut self, mut ready: impl FnMut() -> bool, processor: &mut impl Processor) -> bool {
+        let mut look = || {
+            (0..LOOKS).any(|_| {
+                let found = ready();
+                if !found {
+                    std::hint::spin_loop();
                 }
-                std::hint::spin_loop();
+                found
+            })
+        };
+        let Some(budget) = self.offering.allowed_ns() else { return false };
+        loop {
+            if look() {
+                self.offering.on_success();
+                return true;
             }
-            if start.elapsed() >= budget {
-                self.budget /= 2;
-                return false;
+            match processor.offer(budget) {
+                Offered::Taken => {}
+                Offered::Over => {
+                    self.offering.on_vain();
+                    return false;
+                }
+                // That says nothing about what was waited for.
+                Offered::Crowded => break,
             }
-            std::thread::yield_now();
         }
-    }
-
-    /// How long this wait may spin, if at all.
-    fn allowed(&mut self) -> Option<Duration> {
-        if self.budget >= SHORTEST {
-            return Some(self.budget);
+        let Some(budget) = self.alone.allowed_ns() else { return false };
+        while processor.keep(budget) {
+            if look() {
+                self.alone.on_success();
+                return true;
+            }
         }
-        self.unspun += 1;
-        if self.unspun < PROBE_EVERY {
-            return None;
-        }
-        self.unspun = 0;
-        Some(LONGEST)
+        self.alone.on_vain();
+        false
     }
 }
 
@@ -72,39 +80,80 @@ impl Default for Patience {
     }
 }
 
+/// The processor that the wait is on.
+trait Processor {
+    /// See [`Offers::offer`].
+    fn offer(&mut self, limit_ns: u64) -> Offered;
+    /// See [`Offers::keep`].
+    fn keep(&mut self, limit_ns: u64) -> bool;
+}
+
+impl Processor for Offers {
+    fn offer(&mut self, limit_ns: u64) -> Offered {
+        Offers::offer(self, limit_ns)
+    }
+
+    fn keep(&mut self, limit_ns: u64) -> bool {
+        Offers::keep(self, limit_ns)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn spinning_in_vain_is_given_up_and_tried_again_now_and_then() {
-        let mut patience = Patience::new();
-        let spun = (0..1000)
-            .filter(|_| {
-                let mut looked = false;
-                assert!(!patience.spin(|| {
-                    looked = true;
-                    false
-                }));
-                looked
-            })
-            .count();
-        assert!(spun < 400, "{spun} waits of 1000 spun");
-        assert!(spun > 10, "{spun} waits of 1000 spun");
+    /// A processor on which a look takes a microsecond.
+    struct Simulated {
+        now_ns: u64,
+        crowded: bool,
     }
 
-    #[test]
-    fn success_keeps_the_spin() {
-        let mut patience = Patience::new();
-        assert!((0..1000).all(|_| patience.spin(|| true)));
-    }
-
-    #[test]
-    fn a_spin_in_vain_among_others_leaves_no_trace() {
-        let mut patience = Patience::new();
-        for number in 0..100 {
-            patience.spin(|| number % 10 > 0);
+    impl Processor for Simulated {
+        fn offer(&mut self, limit_ns: u64) -> Offered {
+            match (self.crowded, self.keep(limit_ns)) {
+                (true, _) => Offered::Crowded,
+                (false, true) => Offered::Taken,
+                (false, false) => Offered::Over,
+            }
         }
-        assert_eq!(patience.budget, LONGEST);
+
+        fn keep(&mut self, limit_ns: u64) -> bool {
+            self.now_ns += 1_000;
+            self.now_ns < limit_ns
+        }
+    }
+
+    /// How often waits for what comes after so many looks, if it comes, find it.
+    fn found(patience: &mut Patience, crowded: bool, after: u32) -> usize {
+        let wait = |_: &usize| {
+            let mut looks = 0;
+            let ready = || {
+                looks += 1;
+                looks > after
+            };
+            patience.spin_with(ready, &mut Simulated { now_ns: 0, crowded })
+        };
+        (0..100_usize).filter(wait).count()
+    }
+
+    #[test]
+    fn what_comes_soon_is_found() {
+        for crowded in [false, true] {
+            assert_eq!(found(&mut Patience::new(), crowded, 0), 100);
+            assert_eq!(found(&mut Patience::new(), crowded, 40), 100);
+        }
+    }
+
+    #[test]
+    fn beside_a_program_that_computes_only_what_comes_sooner_is_found() {
+        assert_eq!(found(&mut Patience::new(), false, 200), 100);
+        assert_eq!(found(&mut Patience::new(), true, 200), 0);
+    }
+
+    #[test]
+    fn what_is_learnt_in_a_crowd_is_about_the_crowd() {
+        let mut patience = Patience::new();
+        assert_eq!(found(&mut patience, true, 1_000_000), 0);
+        assert_eq!(found(&mut patience, false, 200), 100);
     }
 }

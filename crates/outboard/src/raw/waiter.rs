@@ -11,6 +11,7 @@ use super::socket::{Kind, Socket};
 use super::{Interest, Patience, Readiness};
 use crate::Endpoint;
 use crate::endpoint::lock;
+use crate::scheduling::before_waiting;
 use crate::sys::handlers_interrupt;
 
 /// A sleeper looks this often whether the stack is still there.
@@ -76,6 +77,7 @@ impl Waiter {
 
     /// From now on a watched socket that becomes ready ends the sleep. What has been rung before is forgotten.
     pub fn arm(&self) {
+        before_waiting();
         lock(&self.inner).prepare();
     }
 
@@ -107,6 +109,7 @@ thread_local! {
 
 /// Spins as long as that has paid off lately in this thread; whether `ready` became true.
 pub fn spin(ready: impl FnMut() -> bool) -> bool {
+    before_waiting();
     PATIENCE
         .try_with(|patience| {
             let mut own = patience.get();
