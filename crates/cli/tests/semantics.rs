@@ -11,8 +11,10 @@ use anyhow::{Context, Result, ensure};
 use common::{Arch, PATIENCE, Stage, output_of};
 use lab::{Lab, Namespace, Process};
 
-const SECTIONS: [&str; 10] =
-    ["stream", "ready", "epoll", "server", "datagram", "process", "family", "bulk", "calls", "urgent"];
+const SECTIONS: [&str; 12] = [
+    "stream", "ready", "epoll", "server", "datagram", "process", "family", "bulk", "calls", "urgent",
+    "pairs", "messages",
+];
 
 /// Compiles the program with the system's C compiler.
 fn compile(lab: &Lab) -> Result<PathBuf> {

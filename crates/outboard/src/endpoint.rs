@@ -426,6 +426,10 @@ impl Shared {
         !accepted.closed
     }
 
+    pub(crate) fn open_accepted(&self) {
+        lock(&self.accepted).closed = false;
+    }
+
     fn close_accepted(&self) -> Vec<u32> {
         let mut accepted = lock(&self.accepted);
         accepted.closed = true;

@@ -4,14 +4,14 @@ use std::ffi::{c_int, c_void};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
-use libc::{iovec, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{iovec, off_t, size_t, sockaddr, socklen_t, ssize_t};
 use outboard::raw;
 
 use crate::description::{Description, InetSocket, Kind, Phase};
 use crate::runtime::{Side, side_of_peer};
 use crate::table::{self, Held};
 use crate::transfer::{self, Received};
-use crate::{connection, errno, fast_open, real, sockaddr as address_of};
+use crate::{connection, errno, fast_open, memory, real, sockaddr as address_of};
 
 /// The most buffers of one call, as in the kernel (`UIO_MAXIOV`).
 const MAX_BUFFERS: usize = 1024;
@@ -34,6 +34,12 @@ unsafe fn receive_one(
 ) -> Option<io::Result<(Received, crate::sockaddr::Family)>> {
     let held = table::find(fd);
     let (socket, outboard) = carried(held.as_ref())?;
+    let throws = flags & (libc::MSG_TRUNC | libc::MSG_PEEK | libc::MSG_OOB) == libc::MSG_TRUNC;
+    if throws && socket.kind == Kind::Stream {
+        return Some(
+            transfer::discard(socket, outboard, length, flags).map(|received| (received, socket.family)),
+        );
+    }
     // SAFETY: the caller says so.
     let buffer = match unsafe { slice_mut(buffer, length) } {
         Ok(buffer) => buffer,
@@ -48,7 +54,7 @@ unsafe fn receive_one(
 /// # Safety
 /// `buffer` must point to `length` writable bytes, or be null.
 unsafe fn slice_mut<'a>(buffer: *mut c_void, length: size_t) -> io::Result<&'a mut [u8]> {
-    match (buffer.is_null(), length) {
+    match (memory::is_beyond(buffer, length) || buffer.is_null(), length) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(errno::error(libc::EFAULT)),
         (false, _) => {
@@ -63,7 +69,7 @@ unsafe fn slice_mut<'a>(buffer: *mut c_void, length: size_t) -> io::Result<&'a m
 /// # Safety
 /// `buffer` must point to `length` readable bytes, or be null.
 unsafe fn slice<'a>(buffer: *const c_void, length: size_t) -> io::Result<&'a [u8]> {
-    match (buffer.is_null(), length) {
+    match (memory::is_beyond(buffer, length) || buffer.is_null(), length) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(errno::error(libc::EFAULT)),
         (false, _) => {
@@ -106,7 +112,7 @@ fn check_list(buffers: *const iovec, count: usize) -> io::Result<()> {
     if count > MAX_BUFFERS {
         return Err(errno::error(libc::EINVAL));
     }
-    if count > 0 && buffers.is_null() {
+    if count > 0 && (buffers.is_null() || memory::is_beyond(buffers.cast(), count * size_of::<iovec>())) {
         return Err(errno::error(libc::EFAULT));
     }
     Ok(())
@@ -295,6 +301,43 @@ unsafe fn send_one(
     Some(transfer::send(socket, outboard, &[IoSlice::new(bytes)], remote, flags))
 }
 
+/// The address that a datagram goes to, checked as Linux does (`udp_sendmsg`). A stream needs none; one that the kernel alone
+/// carries is judged by the kernel.
+///
+/// # Safety
+/// `address` null or to `length` readable bytes.
+pub(crate) unsafe fn destination(
+    held: &Held,
+    address: *const sockaddr,
+    length: socklen_t,
+) -> io::Result<Option<SocketAddr>> {
+    if address.is_null() {
+        return Ok(None);
+    }
+    if memory::is_beyond(address.cast(), length as usize) {
+        return Err(errno::error(libc::EFAULT));
+    }
+    let carried = held.socket().filter(|socket| socket.outboard().is_some());
+    if carried.is_none_or(|socket| socket.kind == Kind::Stream) {
+        // SAFETY: the caller's pointer. Few name an address here, so it may cost a system call.
+        unsafe { memory::fetch(address.cast::<u8>())? };
+    }
+    let datagrams = carried.filter(|socket| socket.kind == Kind::Datagram);
+    if datagrams.is_none_or(|socket| socket.family == address_of::Family::V6) {
+        // SAFETY: the caller's pointer.
+        return Ok(unsafe { address_of::read(address, length) });
+    }
+    if length as usize > size_of::<libc::sockaddr_storage>() {
+        return Err(errno::error(libc::EINVAL));
+    }
+    // SAFETY: the caller's pointer.
+    match unsafe { address_of::read_as_inet(address, length) } {
+        None => Err(errno::error(libc::EINVAL)),
+        Some((libc::AF_INET | libc::AF_UNSPEC, remote)) => Ok(Some(remote)),
+        Some(_) => Err(errno::error(libc::EAFNOSUPPORT)),
+    }
+}
+
 /// The stack's socket that sends to `remote` (or the connected peer). `None`: the kernel's does. A datagram socket
 /// that was with the kernel alone so far is opened outboard by its first datagram to that side.
 pub(crate) fn sender(
@@ -352,8 +395,15 @@ pub(crate) unsafe extern "C-unwind" fn sendto(
     address_length: socklen_t,
 ) -> ssize_t {
     if table::contains(fd) {
-        // SAFETY: the caller's pointers.
-        let remote = unsafe { address_of::read(address, address_length) };
+        let remote = match table::find(fd) {
+            // SAFETY: the caller's pointers.
+            Some(held) => unsafe { destination(&held, address, address_length) },
+            None => Ok(None),
+        };
+        let remote = match remote {
+            Ok(remote) => remote,
+            Err(error) => return errno::count(Err(error)),
+        };
         // SAFETY: the caller's buffer.
         if let Some(sent) = unsafe { send_one(fd, buffer, length, flags, remote) } {
             return errno::count(sent);
@@ -395,4 +445,56 @@ pub(crate) unsafe extern "C-unwind" fn writev(fd: c_int, buffers: *const iovec, 
     }
     // SAFETY: the caller's buffers.
     unsafe { real::writev(fd, buffers, count) }
+}
+
+/// See preadv2(2): without an offset it reads a socket as readv does.
+///
+/// # Safety
+/// As readv(2).
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn preadv2(
+    fd: c_int,
+    buffers: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> ssize_t {
+    let held = table::find(fd);
+    match carried(held.as_ref()) {
+        Some((socket, outboard)) if offset == -1 && flags & !libc::RWF_NOWAIT == 0 => {
+            let waits = if flags == 0 { 0 } else { libc::MSG_DONTWAIT };
+            let length = usize::try_from(count).unwrap_or(usize::MAX);
+            // SAFETY: the caller's buffers.
+            let received = unsafe { lists_mut(buffers, length) }
+                .and_then(|buffers| transfer::receive(fd, socket, outboard, buffers, waits))
+                .transpose();
+            match received {
+                Some(received) => errno::count(received.map(|received| received.count)),
+                // SAFETY: the caller's buffers.
+                None => unsafe { real::preadv2(fd, buffers, count, offset, flags) },
+            }
+        }
+        // SAFETY: the caller's buffers.
+        _ => unsafe { real::preadv2(fd, buffers, count, offset, flags) },
+    }
+}
+
+/// See pwritev2(2): without an offset it writes a socket as writev does.
+///
+/// # Safety
+/// As writev(2).
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn pwritev2(
+    fd: c_int,
+    buffers: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> ssize_t {
+    if offset == -1 && flags == 0 && table::contains(fd) {
+        // SAFETY: the caller's buffers.
+        return unsafe { writev(fd, buffers, count) };
+    }
+    // SAFETY: the caller's buffers.
+    unsafe { real::pwritev2(fd, buffers, count, offset, flags) }
 }

@@ -12,7 +12,7 @@ use crate::description::{Description, InetSocket, Kind, Phase};
 use crate::runtime::{self, Side, for_stack, side_of_bind, side_of_peer};
 use crate::sockaddr::Family;
 use crate::table::{self, Held};
-use crate::{errno, options, real, sockaddr as address_of, wait};
+use crate::{descriptor, errno, options, real, sockaddr as address_of, wait};
 
 /// How often a port is looked for that is free on both sides.
 const PORT_ATTEMPTS: usize = 64;
@@ -48,11 +48,10 @@ fn kind_of(kind: c_int, protocol: c_int) -> Option<Kind> {
 /// `address` must point to `length` readable bytes.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    // SAFETY: the caller's pointer.
-    let parsed = unsafe { address_of::read(address, length) };
     if let Some(held) = table::find(fd)
         && let Some(socket) = held.socket()
-        && let Some(target) = parsed
+        // SAFETY: the caller's pointer.
+        && let Some(target) = unsafe { address_of::read_checked(address, length) }
     {
         let _change = socket.lock_change();
         match side_of_bind(socket.family, is_v6_only(fd, socket.family), target) {
@@ -85,6 +84,9 @@ fn open(fd: c_int, socket: &InetSocket) -> io::Result<raw::Socket> {
 fn bind_outboard(fd: c_int, held: &Held, socket: &InetSocket, target: SocketAddr) -> io::Result<()> {
     let outboard = open(fd, socket)?;
     outboard.bind(for_stack(target))?;
+    if let Ok(local) = outboard.local_addr() {
+        socket.note_bound(local);
+    }
     socket.adopt(outboard, Phase::Outboard);
     socket.watchers.move_over(held, false);
     Ok(())
@@ -94,6 +96,7 @@ fn bind_outboard(fd: c_int, held: &Held, socket: &InetSocket, target: SocketAddr
 fn bind_both(fd: c_int, held: &Held, socket: &InetSocket, target: SocketAddr) -> io::Result<()> {
     if target.port() != 0 {
         bind_kernel(fd, socket.family, target)?;
+        socket.note_bound(target);
         let outboard = open(fd, socket)?;
         outboard.bind(for_stack(target))?;
         return become_both(held, socket, outboard);
@@ -245,12 +248,19 @@ pub(crate) unsafe extern "C-unwind" fn accept4(
     }
     let deadline = socket.receive_deadline();
     loop {
-        match outboard.accept() {
-            Ok((connection, peer)) => {
-                // SAFETY: the caller's pointers.
-                return match unsafe { address_of::write(peer, socket.family, address, length) } {
-                    Ok(()) => give_descriptor(socket, connection, flags),
-                    Err(error) => errno::fail(errno::of(&error)),
+        match accept_outboard(socket, outboard, flags) {
+            Ok((fd, peer)) => {
+                let told = match address.is_null() {
+                    true => Ok(()),
+                    // SAFETY: the caller's pointers.
+                    false => unsafe { address_of::write_checked(peer, socket.family, address, length) },
+                };
+                return match told {
+                    Ok(()) => fd,
+                    Err(error) => {
+                        descriptor::close(fd);
+                        errno::fail(errno::of(&error))
+                    }
                 };
             }
             Err(error) if errno::is_again(&error) => {}
@@ -289,17 +299,39 @@ unsafe fn accept_kernel(fd: c_int, address: *mut sockaddr, length: *mut socklen_
     accepted
 }
 
-/// A descriptor for a connection of the stack's: that of a new kernel socket.
-fn give_descriptor(listener: &InetSocket, connection: raw::Socket, flags: c_int) -> c_int {
-    let family = listener.family;
+/// Accepts a connection of the stack's. Its descriptor is that of a new kernel socket, made first: where there is none left,
+/// the connection stays in the queue.
+fn accept_outboard(
+    listener: &InetSocket,
+    outboard: &raw::Socket,
+    flags: c_int,
+) -> io::Result<(c_int, SocketAddr)> {
+    let fd = match outboard.poll_ready(Interest::READABLE).readable {
+        true => new_descriptor(listener, flags)?,
+        false => -1,
+    };
+    let accepted = outboard.accept();
+    let (connection, peer) = match accepted {
+        Ok(accepted) => accepted,
+        Err(error) => {
+            if fd >= 0 {
+                // SAFETY: no pointers; it was made above and nobody knows it.
+                unsafe { real::close(fd) };
+            }
+            return Err(error);
+        }
+    };
+    let fd = if fd < 0 { new_descriptor(listener, flags)? } else { fd };
+    let socket = InetSocket::accepted(listener.family, connection, flags & libc::SOCK_NONBLOCK != 0);
+    socket.set_tells_left(listener.tells_left());
+    drop(table::insert(fd, Held::new(Description::Socket(socket))));
+    Ok((fd, peer))
+}
+
+fn new_descriptor(listener: &InetSocket, flags: c_int) -> io::Result<c_int> {
     // SAFETY: no pointers.
-    let fd = unsafe { real::socket(family.domain(), libc::SOCK_STREAM | flags, 0) };
-    if fd >= 0 {
-        let socket = InetSocket::accepted(family, connection, flags & libc::SOCK_NONBLOCK != 0);
-        socket.set_tells_left(listener.tells_left());
-        drop(table::insert(fd, Held::new(Description::Socket(socket))));
-    }
-    fd
+    let fd = unsafe { real::socket(listener.family.domain(), libc::SOCK_STREAM | flags, 0) };
+    if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
 }
 
 /// See connect(2).
@@ -316,21 +348,70 @@ pub(crate) unsafe extern "C-unwind" fn connect(
         && let Some(socket) = held.socket()
     {
         // SAFETY: the caller's pointer.
-        match unsafe { address_of::read(address, length) } {
+        match unsafe { address_of::read_checked(address, length) } {
             Some(peer) => match prepare_connect(fd, &held, socket, peer) {
                 Ok(Some(outboard)) => return errno::status(connect_outboard(socket, outboard, peer)),
                 Ok(None) => {}
                 Err(error) => return errno::fail(errno::of(&error)),
             },
             None => {
-                if let Some(outboard) = socket.outboard() {
-                    return errno::status(outboard.disconnect());
+                // SAFETY: the caller's pointer.
+                if let Some(status) = unsafe { disconnect(fd, &held, socket, address, length) } {
+                    return errno::status(status);
                 }
             }
         }
     }
     // SAFETY: the caller's pointer.
     unsafe { real::connect(fd, address, length) }
+}
+
+/// `connect` to an address that is none of the Internet's: only one of no family means something to a socket of the stack's,
+/// which it disconnects (connect(2)). `None`: the kernel is to be asked.
+///
+/// # Safety
+/// `address` must be null or point to `length` readable bytes.
+unsafe fn disconnect(
+    fd: c_int,
+    held: &Held,
+    socket: &InetSocket,
+    address: *const sockaddr,
+    length: socklen_t,
+) -> Option<io::Result<()>> {
+    let outboard = socket.outboard()?;
+    if length as usize > size_of::<libc::sockaddr_storage>() {
+        return None;
+    }
+    // SAFETY: the caller's pointer.
+    match unsafe { address_of::family_of(address, length) } {
+        Some(libc::AF_UNSPEC) if socket.kind == Kind::Datagram => Some(outboard.disconnect()),
+        Some(libc::AF_UNSPEC) => Some(disconnect_stream(fd, held, socket, outboard)),
+        _ => None, // the kernel's socket is not connected, either: it says what is wrong with this
+    }
+}
+
+/// The connection is reset, or the listener closed, and the socket is as it was before: bound to what the program bound it to.
+fn disconnect_stream(fd: c_int, held: &Held, socket: &InetSocket, outboard: &raw::Socket) -> io::Result<()> {
+    let _change = socket.lock_change();
+    if !outboard.has_begun() {
+        return Ok(());
+    }
+    outboard.abort();
+    if !socket.retire() {
+        return Err(errno::error(libc::ENOBUFS));
+    }
+    let none = sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+    // SAFETY: the address lives during the call. A listener of the kernel's beside it listens no more.
+    unsafe { real::connect(fd, &raw const none, size_of::<sockaddr>() as socklen_t) };
+    let Some(local) = socket.bound() else { return Ok(()) };
+    let again = open(fd, socket)?;
+    again.bind(for_stack(local))?;
+    if for_stack(local).ip().is_unspecified() {
+        return become_both(held, socket, again);
+    }
+    socket.adopt(again, Phase::Outboard);
+    socket.watchers.move_over(held, false);
+    Ok(())
 }
 
 /// Decides who carries the connection: the stack's socket, or none for the kernel.
@@ -456,11 +537,10 @@ unsafe fn name(
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    if address.is_null() {
-        return errno::fail(libc::EFAULT);
-    }
     // SAFETY: the caller's pointers.
-    errno::status(value.and_then(|value| unsafe { address_of::write(value, family, address, length) }))
+    errno::status(
+        value.and_then(|value| unsafe { address_of::write_checked(value, family, address, length) }),
+    )
 }
 
 /// The stack's side of a datagram socket that the kernel alone carried so far. As with every first datagram, the socket

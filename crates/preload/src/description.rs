@@ -1,7 +1,8 @@
 //! Open descriptions: what is kept for a socket beside the kernel's own.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use outboard::raw;
 
 use crate::epoll::{Epoll, Watchers};
 use crate::file::SentFile;
+use crate::gather::Gathering;
 use crate::sockaddr::Family;
 
 /// What a descriptor of ours stands for.
@@ -72,6 +74,12 @@ pub(crate) enum Phase {
     Both,
 }
 
+#[allow(clippy::vec_box, reason = "they may still be looked at, so they stay where they are")]
+type Retired = Vec<Box<raw::Socket>>;
+
+/// How often one socket may be disconnected: each time costs memory until it is closed.
+const MOST_RETIRED: usize = 10_000;
+
 /// An Internet socket of the program. It always has a kernel socket of its own (the descriptor); the stack's is
 /// opened when it binds or connects to an address of the stack's.
 pub(crate) struct InetSocket {
@@ -80,12 +88,22 @@ pub(crate) struct InetSocket {
     /// Stream or datagram.
     pub(crate) kind: Kind,
     phase: AtomicU8,
-    outboard: OnceLock<raw::Socket>,
+    /// The stack's socket; null: none (any more).
+    outboard: AtomicPtr<raw::Socket>,
+    /// Those that a disconnect has ended. A call that began before may still look at one, so they live as long as this.
+    retired: Mutex<Retired>,
+    /// What the program bound it to, if it named a port.
+    bound: OnceLock<SocketAddr>,
     nonblocking: AtomicBool,
     receive_timeout_ns: AtomicU64,
     send_timeout_ns: AtomicU64,
     /// `TCP_INQ`: every `recvmsg` tells what is left to read.
     tells_left: AtomicBool,
+    /// Whether a send of datagrams may have to be added to others.
+    gathers: AtomicBool,
+    gathering: Mutex<Gathering>,
+    /// What the program wants to hear of a datagram: the bits of [`crate::ancillary`].
+    ancillary: AtomicU8,
     change: Mutex<()>,
     /// Whether the program has ever set an option.
     tuned: AtomicBool,
@@ -102,11 +120,16 @@ impl InetSocket {
             family,
             kind,
             phase: AtomicU8::new(Phase::Kernel as u8),
-            outboard: OnceLock::new(),
+            outboard: AtomicPtr::new(std::ptr::null_mut()),
+            retired: Mutex::default(),
+            bound: OnceLock::new(),
             nonblocking: AtomicBool::new(nonblocking),
             receive_timeout_ns: AtomicU64::new(0),
             send_timeout_ns: AtomicU64::new(0),
             tells_left: AtomicBool::new(false),
+            gathers: AtomicBool::new(false),
+            gathering: Mutex::default(),
+            ancillary: AtomicU8::new(0),
             change: Mutex::new(()),
             tuned: AtomicBool::new(false),
             early: Mutex::default(),
@@ -131,6 +154,35 @@ impl InetSocket {
         self.tells_left.store(on, Ordering::Relaxed);
     }
 
+    /// Whether a datagram is being gathered, or is to be.
+    pub(crate) fn gathers(&self) -> bool {
+        self.gathers.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub(crate) fn set_gathers(&self, on: bool) {
+        self.gathers.store(on, Ordering::Relaxed);
+    }
+
+    /// The datagram that is being gathered.
+    pub(crate) fn gathering(&self) -> MutexGuard<'_, Gathering> {
+        self.gathering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is wanted with a datagram.
+    pub(crate) fn ancillary(&self) -> u8 {
+        self.ancillary.load(Ordering::Relaxed)
+    }
+
+    /// Adds bits to it or takes them away.
+    pub(crate) fn set_ancillary(&self, bits: u8, on: bool) {
+        if on {
+            self.ancillary.fetch_or(bits, Ordering::Relaxed);
+        } else {
+            self.ancillary.fetch_and(!bits, Ordering::Relaxed);
+        }
+    }
+
     /// Who carries the traffic.
     #[inline]
     pub(crate) fn phase(&self) -> Phase {
@@ -149,19 +201,52 @@ impl InetSocket {
     /// The stack's socket, if traffic goes there.
     #[inline]
     pub(crate) fn outboard(&self) -> Option<&raw::Socket> {
-        if self.phase() == Phase::Kernel { None } else { self.outboard.get() }
+        if self.phase() == Phase::Kernel { None } else { self.existing() }
     }
 
     /// The stack's socket although traffic may not go there (yet, or any more).
     pub(crate) fn existing(&self) -> Option<&raw::Socket> {
-        self.outboard.get()
+        // SAFETY: null, or made by `adopt`, and neither moved nor dropped before this.
+        unsafe { self.outboard.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Keeps the stack's socket.
-    pub(crate) fn adopt(&self, socket: raw::Socket, phase: Phase) -> &raw::Socket {
-        let socket = self.outboard.get_or_init(|| socket);
+    /// Keeps the stack's socket. To be called with the change locked, or before anybody else knows the socket.
+    pub(crate) fn adopt(&self, socket: raw::Socket, phase: Phase) {
+        let new = Box::into_raw(Box::new(socket));
+        let before = self.outboard.swap(new, Ordering::AcqRel);
+        if !before.is_null() {
+            // SAFETY: made here by an earlier call; from now on only the list owns it.
+            self.retired().push(unsafe { Box::from_raw(before) });
+        }
         self.set_phase(phase);
-        socket
+    }
+
+    /// The stack's socket has been ended; the kernel's is as it was made. False: that was done too often.
+    pub(crate) fn retire(&self) -> bool {
+        if self.retired().len() >= MOST_RETIRED {
+            return false;
+        }
+        self.set_phase(Phase::Kernel);
+        let before = self.outboard.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if !before.is_null() {
+            // SAFETY: as in `adopt`.
+            self.retired().push(unsafe { Box::from_raw(before) });
+        }
+        true
+    }
+
+    fn retired(&self) -> MutexGuard<'_, Retired> {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the program bound it to.
+    pub(crate) fn bound(&self) -> Option<SocketAddr> {
+        self.bound.get().copied()
+    }
+
+    /// The program has bound it.
+    pub(crate) fn note_bound(&self, local: SocketAddr) {
+        let _ = self.bound.set(local); // it stays the first
     }
 
     /// Held by whoever changes the phase or makes the stack's socket.
@@ -244,6 +329,11 @@ impl InetSocket {
 impl Drop for InetSocket {
     fn drop(&mut self) {
         self.watchers.forget_all();
+        let socket = *self.outboard.get_mut();
+        if !socket.is_null() {
+            // SAFETY: made by `adopt`, and nobody else has it any more.
+            drop(unsafe { Box::from_raw(socket) });
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use libc::FILE;
 use crate::calls::carried;
 use crate::description::{Description, Kind, Phase};
 use crate::table::{self, Held};
-use crate::{errno, real, runtime};
+use crate::{errno, memory, real, runtime};
 
 /// See close(2).
 #[unsafe(no_mangle)]
@@ -170,20 +170,14 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
             return errno::fail(libc::EINVAL);
         }
         if let Some(at_mark) = (request == SIOCATMARK).then(|| is_at_mark(held.as_ref())).flatten() {
-            if address.is_null() {
-                return errno::fail(libc::EFAULT);
-            }
             // SAFETY: this request takes a pointer to an int.
-            unsafe { address.write_unaligned(at_mark.into()) };
-            return 0;
+            return errno::status(unsafe {
+                memory::store(&c_int::from(at_mark).to_ne_bytes(), address.cast())
+            });
         }
         if let Some(answer) = answer(held.as_ref(), request) {
-            if address.is_null() {
-                return errno::fail(libc::EFAULT);
-            }
             // SAFETY: these requests take a pointer to an int.
-            unsafe { address.write_unaligned(answer) };
-            return 0;
+            return errno::status(unsafe { memory::store(&answer.to_ne_bytes(), address.cast()) });
         }
         if request == libc::FIONBIO as c_ulong && !address.is_null() {
             // SAFETY: the caller's argument.

@@ -6,14 +6,15 @@
 //! keeps the kernel socket that it was made as: its descriptor, its flags and its options are real. Everything else
 //! goes to the C library untouched, at the price of one load and one branch.
 //!
-//! What never passes here, and so stays with the kernel: programs linked statically, raw system calls (Go,
-//! io_uring), and the C library's own calls on a descriptor (a `FILE` made by `fdopen`).
+//! What never passes here, and so stays with the kernel: programs linked statically, system calls that are not made by
+//! the C library's functions or its `syscall` (Go, io_uring), and the C library's own calls on a descriptor (a `FILE` made by `fdopen`).
 //!
 //! Reading order: [`table`] and [`description`] (what is known about a descriptor), [`runtime`] (whether and where
 //! there is a stack, `fork`), [`connection`], [`calls`] and [`transfer`] (sockets), [`wait`], [`poll`], [`epoll`]
-//! (readiness), [`descriptor`], [`options`], [`sendfile`]; [`real`] is the C library itself.
+//! (readiness), [`descriptor`], [`options`], [`sendfile`]; [`system_call`]; [`real`] is the C library itself.
 #![warn(missing_docs)]
 
+mod ancillary;
 mod calls;
 mod connection;
 mod description;
@@ -22,7 +23,9 @@ mod epoll;
 mod errno;
 mod fast_open;
 mod file;
+mod gather;
 mod info;
+mod memory;
 mod message;
 mod options;
 mod poll;
@@ -32,6 +35,7 @@ mod select;
 mod sendfile;
 mod sockaddr;
 mod splice;
+mod system_call;
 mod table;
 mod transfer;
 mod wait;

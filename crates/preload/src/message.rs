@@ -6,14 +6,18 @@ use std::time::{Duration, Instant};
 
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
 
-use crate::calls::{carried, lists, lists_mut, sender};
+use outboard::raw::DatagramOptions;
+
+use crate::ancillary::{self, Room};
+use crate::calls::{carried, destination, lists, lists_mut, sender};
 use crate::description::Kind;
-use crate::{errno, fast_open, real, sockaddr as address_of, table, transfer};
+use crate::poll::is_valid;
+use crate::{errno, fast_open, memory, real, sockaddr as address_of, table, transfer};
 
 /// The most messages of one call, as in the kernel.
 const MAX_MESSAGES: usize = 1024;
 
-/// See recvmsg(2). The only ancillary data is that of `TCP_INQ`.
+/// See recvmsg(2). The ancillary data is that of `TCP_INQ` and of [`ancillary`].
 ///
 /// # Safety
 /// As recvmsg(2).
@@ -32,8 +36,11 @@ pub(crate) unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, 
 unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Option<io::Result<usize>> {
     let held = table::find(fd);
     let (socket, outboard) = carried(held.as_ref())?;
+    let good = !memory::is_beyond(message.cast(), size_of::<msghdr>());
     // SAFETY: the caller's pointer.
-    let Some(message) = (unsafe { message.as_mut() }) else { return Some(Err(errno::error(libc::EFAULT))) };
+    let Some(message) = (unsafe { message.as_mut() }).filter(|_| good) else {
+        return Some(Err(errno::error(libc::EFAULT)));
+    };
     // SAFETY: the caller's buffers.
     let received = unsafe { lists_mut(message.msg_iov, message.msg_iovlen) }
         .map_err(too_long)
@@ -51,40 +58,22 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Opti
             None => message.msg_namelen = 0,
         }
         message.msg_flags = if received.truncated { libc::MSG_TRUNC } else { 0 }
-            | if received.urgent { libc::MSG_OOB } else { 0 };
-        if socket.tells_left() && socket.kind == Kind::Stream {
+            | if received.urgent { libc::MSG_OOB } else { 0 }
+            | flags & libc::MSG_CMSG_CLOEXEC;
+        let mut room = Room::new(message);
+        match &received.datagram {
             // SAFETY: the caller's room for ancillary data.
-            unsafe { tell_left(message, outboard.left_to_read()) };
-        } else {
-            message.msg_controllen = 0;
+            Some(datagram) => unsafe { ancillary::tell(&mut room, socket.ancillary(), datagram) },
+            None if socket.tells_left() && socket.kind == Kind::Stream => {
+                let left = c_int::try_from(outboard.left_to_read()).unwrap_or(c_int::MAX);
+                // SAFETY: as above. TCP_CM_INQ is the same number.
+                unsafe { room.put(libc::SOL_TCP, libc::TCP_INQ, &left.to_ne_bytes()) };
+            }
+            None => {}
         }
+        room.end();
         Ok(received.count)
     }))
-}
-
-/// Writes the control message of `TCP_INQ`, or says that there was no room for it.
-///
-/// # Safety
-/// The message's room for ancillary data must be as large as it says.
-unsafe fn tell_left(message: &mut msghdr, left: usize) {
-    // SAFETY: a constant of the length.
-    let space = unsafe { libc::CMSG_SPACE(size_of::<c_int>() as c_uint) } as usize;
-    // SAFETY: the caller's message.
-    let header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    if header.is_null() || message.msg_controllen < space {
-        message.msg_controllen = 0;
-        message.msg_flags |= libc::MSG_CTRUNC;
-        return;
-    }
-    let left = c_int::try_from(left).unwrap_or(c_int::MAX);
-    // SAFETY: the header and as many bytes as `space` lie in the room; the data may be unaligned.
-    unsafe {
-        (*header).cmsg_level = libc::SOL_TCP;
-        (*header).cmsg_type = libc::TCP_INQ; // TCP_CM_INQ is the same number
-        (*header).cmsg_len = libc::CMSG_LEN(size_of::<c_int>() as c_uint) as _;
-        libc::CMSG_DATA(header).cast::<c_int>().write_unaligned(left);
-    }
-    message.msg_controllen = space;
 }
 
 /// A list of too many buffers has another name here than for readv and writev.
@@ -109,7 +98,11 @@ pub(crate) unsafe extern "C-unwind" fn recvmmsg(
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
     }
     // SAFETY: the caller's pointer, null or to a time.
-    let end = unsafe { timeout.as_ref() }.map(|time| {
+    let timeout = unsafe { timeout.as_ref() };
+    if timeout.is_some_and(|time| !is_valid(time)) {
+        return errno::fail(libc::EINVAL);
+    }
+    let end = timeout.map(|time| {
         let span = Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32);
         Instant::now() + span
     });
@@ -135,7 +128,7 @@ pub(crate) unsafe extern "C-unwind" fn recvmmsg(
     done
 }
 
-/// See sendmsg(2). Ancillary data is not sent.
+/// See sendmsg(2).
 ///
 /// # Safety
 /// As sendmsg(2).
@@ -153,10 +146,16 @@ pub(crate) unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr
 /// As sendmsg(2).
 unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Option<io::Result<usize>> {
     let held = table::find(fd)?;
+    if memory::is_beyond(message.cast(), size_of::<msghdr>()) {
+        return Some(Err(errno::error(libc::EFAULT)));
+    }
     // SAFETY: the caller's pointer.
     let message = unsafe { message.as_ref() }?;
     // SAFETY: the caller's pointer and its length.
-    let remote = unsafe { address_of::read(message.msg_name.cast(), message.msg_namelen) };
+    let remote = match unsafe { destination(&held, message.msg_name.cast(), message.msg_namelen) } {
+        Ok(remote) => remote,
+        Err(error) => return Some(Err(error)),
+    };
     if fast_open::is_wanted(&held, flags) {
         // SAFETY: the caller's buffers.
         return match unsafe { lists(message.msg_iov, message.msg_iovlen) } {
@@ -167,7 +166,12 @@ unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Optio
     Some(sender(fd, &held, remote)?.and_then(|(socket, outboard)| {
         // SAFETY: the caller's buffers.
         let buffers = unsafe { lists(message.msg_iov, message.msg_iovlen) }.map_err(too_long)?;
-        transfer::send(socket, outboard, buffers, remote, flags)
+        let options = match socket.kind {
+            // SAFETY: the caller's ancillary data.
+            Kind::Datagram => unsafe { ancillary::options(message)? },
+            Kind::Stream => DatagramOptions::default(),
+        };
+        transfer::send_with(socket, outboard, buffers, remote, flags, options)
     }))
 }
 

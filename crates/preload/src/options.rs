@@ -11,7 +11,7 @@ use libc::{linger, socklen_t, timeval};
 use outboard::raw::{Options, Socket, SocketOption};
 
 use crate::description::{Description, InetSocket, Kind, Phase};
-use crate::{errno, info, real, table};
+use crate::{ancillary, errno, info, memory, real, table, transfer};
 
 /// Options that a socket of the stack must not accept: data would go another way than the program then believes.
 const REFUSED: [(c_int, c_int); 9] = [
@@ -96,6 +96,11 @@ pub(crate) unsafe extern "C" fn setsockopt(
         && socket.kind == Kind::Stream
         && length > 0
     {
+        // SAFETY: the caller's pointer.
+        let first = unsafe { memory::fetch(value.cast::<u8>()) };
+        if let Err(error) = first {
+            return errno::fail(errno::of(&error));
+        }
         let length_read = (length as usize).min(info::NAME_LENGTH);
         // SAFETY: the caller's pointer.
         let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length_read) };
@@ -114,7 +119,8 @@ pub(crate) unsafe extern "C" fn setsockopt(
         // SAFETY: the kernel has read these bytes.
         let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length) };
         socket.note_tuned();
-        if socket.existing().is_none() && REMEMBERED.contains(&(level, name)) {
+        // A socket that is disconnected gets another of the stack's.
+        if REMEMBERED.contains(&(level, name)) {
             socket.remember(level, name, bytes);
         }
         if let Err(error) = pass_on(socket, socket.outboard(), level, name, bytes) {
@@ -185,7 +191,20 @@ fn pass_on(
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => socket.set_receive_timeout(timeout_of(bytes)),
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => socket.set_send_timeout(timeout_of(bytes)),
         (libc::SOL_TCP, libc::TCP_INQ) => socket.set_tells_left(bytes.iter().any(|&byte| byte != 0)),
-        _ => {}
+        (libc::SOL_UDP, libc::UDP_CORK) if bytes.iter().any(|&byte| byte != 0) => {
+            socket.gathering().corked = true;
+            socket.set_gathers(true);
+        }
+        (libc::SOL_UDP, libc::UDP_CORK) => {
+            if let Some(outboard) = outboard {
+                transfer::uncork(socket, outboard)?;
+            }
+        }
+        _ => {
+            if let Some(bit) = ancillary::bit_of(level, name) {
+                socket.set_ancillary(bit, bytes.iter().any(|&byte| byte != 0));
+            }
+        }
     }
     match (outboard, meaning(level, name, bytes)) {
         (Some(outboard), Some(option)) => outboard.set_option(option),
@@ -346,6 +365,7 @@ fn stream_option(options: &Options, level: c_int, name: c_int) -> Option<c_int> 
         (libc::SOL_TCP, libc::TCP_NODELAY) => options.nodelay.into(),
         (libc::SOL_TCP, libc::TCP_CORK) => options.cork.into(),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keepalive.into(),
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address.into(),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.urgent_inline.into(),
         (libc::SOL_TCP, libc::TCP_KEEPIDLE) => seconds(options.keepalive_idle),
         (libc::SOL_TCP, libc::TCP_KEEPINTVL) => seconds(options.keepalive_interval),
@@ -361,11 +381,16 @@ fn stream_option(options: &Options, level: c_int, name: c_int) -> Option<c_int> 
 /// # Safety
 /// `length` must point to the room that `value` has.
 unsafe fn give(bytes: &[u8], value: *mut c_void, length: *mut socklen_t) -> c_int {
-    // SAFETY: the caller says so.
-    unsafe {
-        let room = (*length as usize).min(bytes.len());
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), room);
-        *length = room as socklen_t;
-    }
-    0
+    // SAFETY: the caller's pointers.
+    let given = unsafe {
+        memory::fetch(length).and_then(|room| {
+            let room = usize::try_from(room.cast_signed()).map_err(|_| errno::error(libc::EINVAL))?;
+            let room = room.min(bytes.len());
+            if room > 0 {
+                memory::store(&bytes[..room], value)?;
+            }
+            memory::store(&(room as socklen_t).to_ne_bytes(), length.cast())
+        })
+    };
+    errno::status(given)
 }

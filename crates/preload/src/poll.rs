@@ -11,7 +11,10 @@ use outboard::raw::{Interest, Waiter};
 use crate::description::Phase;
 use crate::epoll::registration::bits_of;
 use crate::table::{self, Held};
-use crate::{errno, real, wait};
+use crate::{errno, memory, real, wait};
+
+/// The most descriptors that a process can have (`NR_OPEN`).
+const MOST_ENTRIES: nfds_t = 1 << 20;
 
 /// A socket of the stack among the entries.
 struct Watched {
@@ -244,6 +247,7 @@ pub(crate) unsafe extern "C-unwind" fn ppoll(
     // SAFETY: the caller's pointers.
     unsafe {
         match ours(entries, count) {
+            Some(_) if timeout.as_ref().is_some_and(|time| !is_valid(time)) => errno::fail(libc::EINVAL),
             Some(entries) => {
                 errno::count(poll_entries(entries, timeout.as_ref().map(span_of), mask.as_ref())) as c_int
             }
@@ -296,12 +300,19 @@ pub(crate) unsafe extern "C-unwind" fn __ppoll_chk(
 /// # Safety
 /// `entries` must point to `count` entries.
 unsafe fn ours<'a>(entries: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
-    if entries.is_null() || count == 0 {
+    // What is more than any table of descriptors, or nowhere, the kernel shall refuse.
+    let length = (count as usize).saturating_mul(size_of::<pollfd>());
+    if count == 0 || count > MOST_ENTRIES || entries.is_null() || memory::is_beyond(entries.cast(), length) {
         return None;
     }
     // SAFETY: the caller says so.
     let entries = unsafe { std::slice::from_raw_parts_mut(entries, count as usize) };
     concerns_us(entries).then_some(entries)
+}
+
+/// Whether it is a time that a call may be given.
+pub(crate) fn is_valid(time: &timespec) -> bool {
+    time.tv_sec >= 0 && (0..1_000_000_000).contains(&time.tv_nsec)
 }
 
 /// A time as a span; the kernel refuses negative ones, which end up as zero here.

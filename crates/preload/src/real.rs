@@ -97,6 +97,8 @@ real! {
     write(fd: c_int, buffer: *const c_void, length: size_t) -> ssize_t;
     readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t;
     writev(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t;
+    preadv2(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    pwritev2(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
     splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, length: size_t, flags: c_uint)
         -> ssize_t;
@@ -132,6 +134,7 @@ real! {
     epoll_pwait2(epoll: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec,
         mask: *const sigset_t) -> c_int;
 
+    syscall(number: c_long, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong, f: c_ulong) -> c_long;
     fclose(file: *mut libc::FILE) -> c_int;
     _exit(status: c_int) -> ();
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use libc::{fd_set, pollfd, sigset_t, timespec, timeval};
 
-use crate::poll::{poll_entries, span_of};
+use crate::poll::{is_valid, poll_entries, span_of};
 use crate::{errno, real, table};
 
 const READ: i16 = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND;
@@ -138,6 +138,9 @@ pub(crate) unsafe extern "C-unwind" fn select(
     }
     // SAFETY: the caller's pointer, null or to a time.
     let timeout = unsafe { timeout.as_mut() };
+    if timeout.as_deref().is_some_and(|time| time.tv_sec < 0 || time.tv_usec < 0) {
+        return errno::fail(libc::EINVAL);
+    }
     let span = timeout.as_deref().map(|time| {
         Duration::new(time.tv_sec.max(0) as u64, 0) + Duration::from_micros(time.tv_usec.max(0) as u64)
     });
@@ -171,6 +174,10 @@ pub(crate) unsafe extern "C-unwind" fn pselect(
         return unsafe { real::pselect(count, read, write, except, timeout, mask) };
     }
     // SAFETY: the caller's pointers.
-    let (span, mask) = unsafe { (timeout.as_ref().map(span_of), mask.as_ref()) };
+    let (timeout, mask) = unsafe { (timeout.as_ref(), mask.as_ref()) };
+    if timeout.is_some_and(|time| !is_valid(time)) {
+        return errno::fail(libc::EINVAL);
+    }
+    let span = timeout.map(span_of);
     errno::count(sets.wait(span, mask)) as c_int
 }

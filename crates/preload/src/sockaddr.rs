@@ -5,6 +5,7 @@ use std::io;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
+use crate::memory;
 use libc::{sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 
 /// The address family that a program's socket was made for. The stack's own addresses are IPv4; on an IPv6 socket
@@ -70,6 +71,51 @@ pub(crate) unsafe fn read(address: *const sockaddr, length: socklen_t) -> Option
     }
 }
 
+/// As [`read`]; `None` as well if it is too long or nowhere, so the kernel shall judge it.
+///
+/// # Safety
+/// As [`read`], where the kernel may not be asked.
+pub(crate) unsafe fn read_checked(address: *const sockaddr, length: socklen_t) -> Option<SocketAddr> {
+    if length as usize > size_of::<libc::sockaddr_storage>() {
+        return None;
+    }
+    // SAFETY: the caller's pointer; if its first bytes can be read, so can the few that follow.
+    unsafe {
+        memory::fetch(address.cast::<[u8; 2]>()).ok()?;
+        read(address, length)
+    }
+}
+
+/// The family that an address says it is of.
+///
+/// # Safety
+/// As [`read`].
+pub(crate) unsafe fn family_of(address: *const sockaddr, length: socklen_t) -> Option<c_int> {
+    if (length as usize) < size_of::<sa_family_t>() {
+        return None;
+    }
+    // SAFETY: the caller's pointer; the family comes first.
+    unsafe { memory::fetch(address.cast::<sa_family_t>()) }.ok().map(c_int::from)
+}
+
+/// Reads a `sockaddr_in`, of whatever family it says it is, and this family. `None`: it is too short.
+///
+/// # Safety
+/// As [`read`].
+pub(crate) unsafe fn read_as_inet(
+    address: *const sockaddr,
+    length: socklen_t,
+) -> Option<(c_int, SocketAddr)> {
+    if address.is_null() || (length as usize) < size_of::<sockaddr_in>() {
+        return None;
+    }
+    // SAFETY: so many bytes are readable.
+    let inet = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
+    let ip = Ipv4Addr::from_bits(u32::from_be(inet.sin_addr.s_addr));
+    let remote = SocketAddrV4::new(ip, u16::from_be(inet.sin_port));
+    Some((inet.sin_family.into(), SocketAddr::V4(remote)))
+}
+
 /// The same address with a v4-mapped IPv6 one made IPv4.
 pub(crate) fn unmapped(address: SocketAddr) -> SocketAddr {
     match address.ip() {
@@ -109,6 +155,34 @@ pub(crate) unsafe fn write(
     // SAFETY: as above.
     unsafe { *length = full as socklen_t };
     Ok(())
+}
+
+/// An IPv4 address as the bytes of a `sockaddr_in`.
+pub(crate) fn as_inet(value: SocketAddr, use_bytes: impl FnOnce(&[u8])) {
+    with_bytes(value, Family::V4, use_bytes);
+}
+
+/// As [`write`], for calls that are not of the data path: pointers to nowhere and bad lengths are refused as by Linux.
+///
+/// # Safety
+/// As [`write`], where the kernel may not be asked.
+pub(crate) unsafe fn write_checked(
+    value: SocketAddr,
+    family: Family,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> io::Result<()> {
+    // SAFETY: the caller's pointer.
+    let room = unsafe { memory::fetch(length)? };
+    let Ok(room) = usize::try_from(room.cast_signed()) else { return Err(crate::errno::error(libc::EINVAL)) };
+    let full = with_bytes(value, family, |bytes| {
+        let cut = &bytes[..bytes.len().min(room)];
+        // SAFETY: as above.
+        let stored = if cut.is_empty() { Ok(()) } else { unsafe { memory::store(cut, address.cast()) } };
+        stored.map(|()| bytes.len() as socklen_t)
+    })?;
+    // SAFETY: as above.
+    unsafe { memory::store(&full.to_ne_bytes(), length.cast()) }
 }
 
 fn with_bytes<T>(value: SocketAddr, family: Family, use_bytes: impl FnOnce(&[u8]) -> T) -> T {

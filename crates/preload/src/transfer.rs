@@ -6,9 +6,10 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use outboard::raw::{Interest, Manner, Socket};
+use outboard::raw::{Datagram, DatagramOptions, Interest, Manner, Socket};
 
 use crate::description::{InetSocket, Kind, Phase};
+use crate::gather::{self, Gathered};
 use crate::runtime::for_stack;
 use crate::{errno, fast_open, wait};
 
@@ -23,6 +24,8 @@ pub(crate) struct Received {
     pub(crate) truncated: bool,
     /// Whether it is an urgent byte out of the line.
     pub(crate) urgent: bool,
+    /// The datagram, with what came with it.
+    pub(crate) datagram: Option<Datagram>,
 }
 
 /// Receives on a socket whose traffic the stack carries, alone or beside the kernel. `None`: the kernel's socket is
@@ -52,31 +55,68 @@ fn receive_stream(
     if flags & libc::MSG_OOB != 0 {
         return receive_urgent(outboard, buffers, flags);
     }
+    let length = total(buffers);
     let peek = flags & libc::MSG_PEEK != 0;
-    let all = flags & libc::MSG_WAITALL != 0 && !peek;
+    if flags & libc::MSG_TRUNC != 0 && !peek {
+        return discard(socket, outboard, length, flags);
+    }
+    receive_in_parts(socket, outboard, length, flags, |done| match done {
+        0 => outboard.recv(buffers, peek),
+        _ => receive_behind(outboard, buffers, done),
+    })
+}
+
+/// Takes up to `length` bytes of a stream and gives them to nobody (`MSG_TRUNC`, tcp(7)).
+pub(crate) fn discard(
+    socket: &InetSocket,
+    outboard: &Socket,
+    length: usize,
+    flags: c_int,
+) -> io::Result<Received> {
+    receive_in_parts(socket, outboard, length, flags, |done| outboard.discard(length - done))
+}
+
+/// Receives until there is as much as the flags and the low-water mark ask for. `attempt` takes what is there, behind the first
+/// so many bytes.
+fn receive_in_parts(
+    socket: &InetSocket,
+    outboard: &Socket,
+    length: usize,
+    flags: c_int,
+    mut attempt: impl FnMut(usize) -> io::Result<usize>,
+) -> io::Result<Received> {
+    let peek = flags & libc::MSG_PEEK != 0;
+    let all = flags & libc::MSG_WAITALL != 0;
+    let low_water = outboard.low_water();
     let mut deadline = LazyDeadline::new(|| socket.receive_deadline());
+    // What is peeked at is not taken, and less than the low-water mark is waited with.
+    let wanted = if all && peek { length } else { low_water.min(length) };
+    if wanted > 1 && !socket.may_not_wait(flags) {
+        match outboard.wait_for_bytes(wanted, deadline.get()) {
+            Err(error) if outboard.receivable() == 0 => return Err(error),
+            // What there is by then is given.
+            Ok(_) | Err(_) => {}
+        }
+    }
     let mut done = 0;
     loop {
         if done > 0 && outboard.is_at_mark() {
             break;
         }
-        let attempt = if flags & libc::MSG_TRUNC != 0 && !peek {
-            outboard.discard(total(buffers) - done)
-        } else if done == 0 {
-            outboard.recv(buffers, peek)
-        } else {
-            receive_behind(outboard, buffers, done)
-        };
-        match attempt {
+        match attempt(done) {
             Ok(0) => break,
             Ok(count) => {
                 done += count;
-                if !all || done == total(buffers) {
+                if !all || peek || done == length {
                     break;
                 }
             }
-            Err(error) if errno::is_again(&error) && (done == 0 || all) && !socket.may_not_wait(flags) => {
-                match wait::for_socket(outboard, Interest::READABLE, deadline.get()) {
+            Err(error) if errno::is_again(&error) && !socket.may_not_wait(flags) => {
+                let waited = match low_water {
+                    1 => wait::for_socket(outboard, Interest::READABLE, deadline.get()),
+                    _ => wait_for_bytes(outboard, low_water.min(length - done), deadline.get()),
+                };
+                match waited {
                     Err(_) if done > 0 => break,
                     other => other?,
                 }
@@ -86,6 +126,10 @@ fn receive_stream(
         }
     }
     Ok(Received { count: done, ..Received::default() })
+}
+
+fn wait_for_bytes(outboard: &Socket, count: usize, deadline: Option<Instant>) -> io::Result<()> {
+    if outboard.wait_for_bytes(count, deadline)? { Ok(()) } else { Err(errno::error(libc::EAGAIN)) }
 }
 
 /// Receives the urgent byte, out of the line (Linux: `tcp_recv_urg`).
@@ -129,12 +173,14 @@ fn receive_datagram(
                     remote: Some(datagram.remote),
                     truncated: datagram.copied < datagram.length,
                     urgent: false,
+                    datagram: Some(datagram),
                 }));
             }
             Err(error) if errno::is_again(&error) => {}
             Err(error) => return Err(error),
         }
-        if outboard.is_read_shut() {
+        // Linux: a call that may not wait does not look at the end.
+        if outboard.is_read_shut() && !socket.may_not_wait(flags) {
             return Ok(Some(Received::default()));
         }
         let both = socket.phase() == Phase::Both;
@@ -163,6 +209,18 @@ pub(crate) fn send(
     remote: Option<SocketAddr>,
     flags: c_int,
 ) -> io::Result<usize> {
+    send_with(socket, outboard, buffers, remote, flags, DatagramOptions::default())
+}
+
+/// As [`send`], a datagram with options of its own.
+pub(crate) fn send_with(
+    socket: &InetSocket,
+    outboard: &Socket,
+    buffers: &[IoSlice<'_>],
+    remote: Option<SocketAddr>,
+    flags: c_int,
+    options: DatagramOptions,
+) -> io::Result<usize> {
     match socket.kind {
         Kind::Stream => {
             let begins = outboard.begins_with_send();
@@ -172,7 +230,7 @@ pub(crate) fn send(
             }
             with_sigpipe(flags, sent)
         }
-        Kind::Datagram => send_datagram(socket, outboard, buffers, remote, flags),
+        Kind::Datagram => send_datagram(socket, outboard, buffers, remote, flags, options),
     }
 }
 
@@ -241,13 +299,45 @@ fn send_datagram(
     buffers: &[IoSlice<'_>],
     remote: Option<SocketAddr>,
     flags: c_int,
+    options: DatagramOptions,
 ) -> io::Result<usize> {
     if flags & libc::MSG_OOB != 0 {
         return Err(errno::error(libc::EOPNOTSUPP));
     }
+    if let Some(gathered) = gather::add(socket, outboard, buffers, remote, flags)? {
+        return match gathered {
+            Gathered::Kept(count) => Ok(count),
+            Gathered::Whole { count, bytes, remote } => {
+                queue_datagram(socket, outboard, &[IoSlice::new(&bytes)], remote, flags, options)?;
+                Ok(count)
+            }
+        };
+    }
+    queue_datagram(socket, outboard, buffers, remote, flags, options)
+}
+
+/// Sends what a corked datagram socket has gathered.
+pub(crate) fn uncork(socket: &InetSocket, outboard: &Socket) -> io::Result<()> {
+    match gather::take(socket) {
+        Some((bytes, remote)) => {
+            let options = DatagramOptions::default();
+            queue_datagram(socket, outboard, &[IoSlice::new(&bytes)], remote, 0, options).map(|_| ())
+        }
+        None => Ok(()),
+    }
+}
+
+fn queue_datagram(
+    socket: &InetSocket,
+    outboard: &Socket,
+    buffers: &[IoSlice<'_>],
+    remote: Option<SocketAddr>,
+    flags: c_int,
+    options: DatagramOptions,
+) -> io::Result<usize> {
     let mut deadline = LazyDeadline::new(|| socket.send_deadline());
     loop {
-        match outboard.send_to(buffers, remote.map(for_stack)) {
+        match outboard.send_to_with(buffers, remote.map(for_stack), options) {
             Err(error) if errno::is_again(&error) && !socket.may_not_wait(flags) => {
                 wait::for_socket(outboard, Interest::WRITABLE, deadline.get())?;
             }

@@ -42,11 +42,17 @@ impl SendDatagrams {
         self.0.room() >= 2 * record_len(bytes)
     }
 
-    /// Queues a datagram for `remote`, or for the connected peer; its length.
+    /// Queues a datagram for `remote`, or for the connected peer; its length. A `ttl` or `tos` of 0 is the socket's.
     ///
     /// # Errors
     /// `EMSGSIZE`: too long. `EAGAIN`: no room. `ENETDOWN`: the channel is closed.
-    pub fn send(&mut self, remote: Option<SocketAddr>, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub fn send(
+        &mut self,
+        remote: Option<SocketAddr>,
+        buffers: &[IoSlice<'_>],
+        ttl: u8,
+        tos: u8,
+    ) -> io::Result<usize> {
         let length: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         if length > MAX_DATAGRAM {
             return Err(Errno::MSGSIZE.into());
@@ -59,7 +65,8 @@ impl SendDatagrams {
             ring.write(at, &pad_word(pad).to_ne_bytes());
             at += pad as u64;
         }
-        ring.write(at, &header_bytes(Header::to_send(remote, length).encode()));
+        let header = Header { ttl, tos, ..Header::to_send(remote, length) };
+        ring.write(at, &header_bytes(header.encode()));
         at += HEADER as u64;
         for buffer in buffers {
             ring.write(at, buffer);

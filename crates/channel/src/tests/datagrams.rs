@@ -110,7 +110,7 @@ proptest! {
                     let data = bytes(port as u64, len);
                     let (first, second) = data.split_at(len / 3);
                     let fits = writer.has_room(len);
-                    match writer.send(to, &[IoSlice::new(first), IoSlice::new(second)]) {
+                    match writer.send(to, &[IoSlice::new(first), IoSlice::new(second)], 0, 0) {
                         Ok(count) => {
                             prop_assert_eq!(count, len);
                             hidden.push_back((to, data));
@@ -157,7 +157,7 @@ proptest! {
 fn what_is_too_long_is_refused() {
     let (fep, app) = crate::pair(&LIMITS).unwrap();
     let mut writer = SendDatagrams::new(app, 0);
-    let error = writer.send(None, &[IoSlice::new(&[0; 65_508])]).unwrap_err();
+    let error = writer.send(None, &[IoSlice::new(&[0; 65_508])], 0, 0).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
     let mut rings = fep.owner().datagrams();
     assert_eq!(rings.push(&meta(1), &[0; 65_536]), Err(Full));

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use channel::State;
 
-use super::Datagram;
 use super::sides::{ReceiveSide, SendSide};
 use super::socket::{Socket, errno};
+use super::{Datagram, DatagramOptions};
 use crate::endpoint::lock;
 
 /// A socket counts as writable when a datagram of this length can be queued.
@@ -17,6 +17,16 @@ const USEFUL_ROOM: usize = 32 << 10;
 impl Socket {
     /// Queues a datagram for `remote`, or for the connected peer.
     pub fn send_to(&self, buffers: &[IoSlice<'_>], remote: Option<SocketAddr>) -> io::Result<usize> {
+        self.send_to_with(buffers, remote, DatagramOptions::default())
+    }
+
+    /// As [`send_to`](Self::send_to), with options of its own.
+    pub fn send_to_with(
+        &self,
+        buffers: &[IoSlice<'_>],
+        remote: Option<SocketAddr>,
+        options: DatagramOptions,
+    ) -> io::Result<usize> {
         if let Some(error) = self.take_error()? {
             return Err(error);
         }
@@ -37,9 +47,11 @@ impl Socket {
                 return Err(errno(libc::EACCES));
             }
         }
+        // To whom it was connected when this was called: it may be another, or nobody, when the stack takes it.
+        let remote = remote.or_else(|| self.record().remote());
         let mut side = lock(&self.send.side);
         let SendSide::Datagrams(datagrams) = &mut *side else { return Err(errno(libc::EISCONN)) };
-        let outcome = datagrams.send(remote, buffers);
+        let outcome = datagrams.send(remote, buffers, options.ttl, options.tos);
         self.look_after_memory();
         if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             self.progress.blocked_sends.fetch_add(1, Ordering::Relaxed);
@@ -60,6 +72,8 @@ impl Socket {
                 length: datagram.length,
                 remote: datagram.remote,
                 local: datagram.local,
+                ttl: datagram.ttl,
+                tos: datagram.tos,
             });
         }
         Err(match self.take_error()? {

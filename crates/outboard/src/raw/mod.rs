@@ -27,5 +27,5 @@ pub use patience::Patience;
 pub(crate) use sides::Sending;
 pub use sides::{Receiver, Sender};
 pub use socket::{Observer, Socket};
-pub use types::{Datagram, Interest, Options, Readiness, SocketOption};
+pub use types::{Datagram, DatagramOptions, Interest, Options, Readiness, SocketOption};
 pub use waiter::{Waiter, spin};

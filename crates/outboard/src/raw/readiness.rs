@@ -126,7 +126,8 @@ impl Socket {
         !lock(&self.shared.accepted).waiting.is_empty()
     }
 
-    pub(super) fn low_water(&self) -> usize {
+    /// Bytes that make a stream readable (`SO_RCVLOWAT`).
+    pub fn low_water(&self) -> usize {
         self.progress.low_water.load(Ordering::Relaxed).max(1) as usize
     }
 
@@ -136,6 +137,21 @@ impl Socket {
         let consumed = self.progress.consumed.load(Ordering::Relaxed);
         let bytes = received.saturating_sub(consumed);
         bytes.saturating_sub(u64::from(self.next_is_out_of_line(consumed))) as usize
+    }
+
+    /// Whether a read that wants `count` bytes gives them, or as many as it ever will.
+    pub(super) fn has_bytes(&self, count: usize) -> bool {
+        if self.readable_of_stream() >= count || self.is_at_mark() {
+            return true;
+        }
+        let consumed = self.progress.consumed.load(Ordering::Relaxed);
+        self.record().set_read_wake(consumed + count as u64);
+        let ended = State::PEER_CLOSED | State::CLOSED | State::ERROR;
+        self.state().intersects(ended)
+            || self.has_error()
+            || self.progress.read_shut.load(Ordering::Acquire)
+            // What came before the mark was set rings nobody.
+            || self.readable_of_stream() >= count
     }
 
     /// Received bytes before the next urgent one that is out of the line (Linux: `tcp_inq`).

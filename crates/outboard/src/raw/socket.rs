@@ -66,6 +66,8 @@ pub(super) struct Progress {
     /// Bytes that make a stream readable; 0 counts as 1.
     pub(super) low_water: AtomicU32,
     pub(super) meter: Meter,
+    /// The program gave it up by [`Socket::abort`].
+    aborted: AtomicBool,
     /// A connection attempt waits for the first bytes (TCP Fast Open).
     pub(super) held: AtomicBool,
     /// Urgent bytes stay in the line.
@@ -173,6 +175,8 @@ impl Socket {
 
     /// Takes connections from now on; at most `backlog` wait to be accepted.
     pub fn listen(&self, backlog: u32) -> io::Result<()> {
+        // One that was shut may listen anew.
+        self.shared.open_accepted();
         self.call(|sequence| Command::Listen { socket: self.number, sequence, backlog })
     }
 
@@ -291,14 +295,35 @@ impl Socket {
         }
     }
 
-    /// Undoes a connect: a datagram socket has no peer any more, a connection is reset.
+    /// Undoes the connect of a datagram socket: it has no peer any more.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: a stream ends by [`abort`](Self::abort).
     pub fn disconnect(&self) -> io::Result<()> {
         match self.kind {
             Kind::Datagram => {
                 self.call(|sequence| Command::Connect { socket: self.number, sequence, remote: None })
             }
-            Kind::Stream => self.shutdown(Shutdown::Both),
+            Kind::Stream => Err(errno(libc::EOPNOTSUPP)),
         }
+    }
+
+    /// Closes it at once, a connection by a reset. It is of no use after this.
+    pub fn abort(&self) {
+        if self.progress.aborted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        *lock(&self.shared.observer) = None;
+        let was_listening = self.is_listening();
+        if !self.shared.is_closed.swap(true, Ordering::AcqRel) {
+            self.record().set_taken(false);
+            // If the channel is closed, so is the socket.
+            let _ = self.endpoint.channel().post(&Command::Abort { socket: self.number });
+            if was_listening {
+                self.endpoint.reset_unaccepted(&self.shared);
+            }
+        }
+        self.endpoint.unregister(self.number, &self.shared);
     }
 
     /// Ends one direction or both.
@@ -312,6 +337,9 @@ impl Socket {
         self.call(|sequence| Command::Shutdown { socket: self.number, sequence, how })?;
         if how != Shutdown::Write {
             self.progress.read_shut.store(true, Ordering::Release);
+            if state.contains(State::LISTENING) {
+                self.endpoint.reset_unaccepted(&self.shared);
+            }
         }
         if how != Shutdown::Read {
             self.progress.write_shut.store(true, Ordering::Release);
@@ -443,6 +471,9 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        if *self.progress.aborted.get_mut() {
+            return; // its number may be another's
+        }
         let linger = self.options().linger;
         let mut reset = false;
         if self.kind == Kind::Stream && self.progress.connect_called.load(Ordering::Relaxed) {

@@ -236,4 +236,17 @@ pub struct Datagram {
     pub remote: SocketAddr,
     /// The address it was sent to.
     pub local: SocketAddr,
+    /// The time to live that it came with.
+    pub ttl: u8,
+    /// The type of service that it came with.
+    pub tos: u8,
+}
+
+/// What one datagram is sent with instead of the socket's; 0: as the socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatagramOptions {
+    /// The time to live.
+    pub ttl: u8,
+    /// The type of service.
+    pub tos: u8,
 }

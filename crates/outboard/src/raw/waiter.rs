@@ -137,6 +137,22 @@ impl Socket {
         }
     }
 
+    /// Waits until a read of a stream gives `count` bytes, whatever its low-water mark says, or all that it ever will, or the
+    /// deadline passes: then it is false.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_for_bytes(&self, count: usize, deadline: Option<Instant>) -> io::Result<bool> {
+        with_waiter(&self.endpoint, |waiter| {
+            let interest = Interest::READABLE;
+            waiter.watch(self, interest);
+            let outcome = sleep_until(waiter, self, deadline, false, |socket| socket.has_bytes(count));
+            waiter.disarm();
+            waiter.unwatch(self);
+            outcome
+        })?
+    }
+
     /// Begins a wait for bytes of a socket: if bytes stream in, the stack is asked to ring only when many have come or no more
     /// come, and this is true. Look once the waiter is armed whether something came meanwhile, sleep without a spin, and
     /// [`end_nap`](Self::end_nap).

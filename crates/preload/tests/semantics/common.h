@@ -73,4 +73,6 @@ void leave_by_underscore_exit(void);
 void bulk_cases(void);
 void calls_cases(void);
 void urgent_cases(void);
+void pairs_cases(void);
+void messages_cases(void);
 #endif

@@ -54,6 +54,8 @@ int main(int count, char **arguments) {
     run("bulk", bulk_cases, only);
     run("calls", calls_cases, only);
     run("urgent", urgent_cases, only);
+    run("pairs", pairs_cases, only);
+    run("messages", messages_cases, only);
     if (only) {
         run("leave-exit", leave_by_exit, only);
         run("leave-_exit", leave_by_underscore_exit, only);
