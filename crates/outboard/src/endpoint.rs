@@ -86,7 +86,7 @@ pub(crate) struct Accepted {
     pub(crate) waiting: VecDeque<u32>,
     /// How many there ever were.
     pub(crate) total: u64,
-    /// How many of them the program has accepted; wraps.
+    /// How many do not wait any more: accepted by the program, or reset; wraps.
     pub(crate) taken: u32,
     /// The listener is gone: no more.
     closed: bool,
@@ -395,13 +395,20 @@ impl Endpoint {
         }
     }
 
-    /// A listener was closed: connections that nobody accepted are reset, those as well that the stack announces before
-    /// it hears of the end.
-    pub(crate) fn reset_unaccepted(&self, shared: &Shared) {
+    /// The stack has shut a listener: connections that nobody accepted are reset.
+    pub(crate) fn reset_waiting(&self, shared: &Shared) {
         for connection in shared.close_accepted() {
             // If the channel is closed, so is the connection.
             let _ = self.inner.channel.post(&Command::Abort { socket: connection });
         }
+        // What was announced before, and not heard of yet.
+        self.dispatch();
+    }
+
+    /// A listener was closed: connections that nobody accepted are reset, those as well that the stack announces before
+    /// it hears of the end.
+    pub(crate) fn reset_unaccepted(&self, shared: &Shared) {
+        self.reset_waiting(shared);
         self.wait_until(Instant::now() + RELEASE_LIMIT, || {
             self.dispatch();
             shared.is_released.load(Ordering::Acquire)
@@ -419,20 +426,26 @@ impl Shared {
     /// Whether the listener is still there.
     fn push_accepted(&self, socket: u32) -> bool {
         let mut accepted = lock(&self.accepted);
-        if !accepted.closed {
+        if accepted.closed {
+            accepted.taken = accepted.taken.wrapping_add(1);
+        } else {
             accepted.waiting.push_back(socket);
             accepted.total += 1;
         }
         !accepted.closed
     }
 
-    pub(crate) fn open_accepted(&self) {
-        lock(&self.accepted).closed = false;
+    /// Connections are kept from now on. How many do not wait any more; wraps.
+    pub(crate) fn open_accepted(&self) -> u32 {
+        let mut accepted = lock(&self.accepted);
+        accepted.closed = false;
+        accepted.taken
     }
 
     fn close_accepted(&self) -> Vec<u32> {
         let mut accepted = lock(&self.accepted);
         accepted.closed = true;
+        accepted.taken = accepted.taken.wrapping_add(accepted.waiting.len() as u32);
         accepted.waiting.drain(..).collect()
     }
 }

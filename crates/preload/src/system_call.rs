@@ -67,9 +67,52 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
     unsafe { real::syscall(number, a, b, c, d, e, f) }
 }
 
-/// A quick look: most of what passes here are locks, clocks and identities.
+/// Whether the call is one of those below. All others, this library's own among them (locks, identities, how threads are
+/// scheduled), must not depend on whether it is set up.
 fn concerns_descriptors(number: c_long) -> bool {
-    !matches!(number, libc::SYS_futex | libc::SYS_getpid | libc::SYS_gettid | libc::SYS_sched_yield)
+    #[cfg(target_arch = "x86_64")]
+    if matches!(
+        number,
+        libc::SYS_dup2 | libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_create | libc::SYS_epoll_wait
+    ) {
+        return true;
+    }
+    matches!(
+        number,
+        libc::SYS_read
+            | libc::SYS_write
+            | libc::SYS_readv
+            | libc::SYS_writev
+            | libc::SYS_recvfrom
+            | libc::SYS_sendto
+            | libc::SYS_recvmsg
+            | libc::SYS_sendmsg
+            | libc::SYS_recvmmsg
+            | libc::SYS_sendmmsg
+            | libc::SYS_close
+            | libc::SYS_close_range
+            | libc::SYS_dup
+            | libc::SYS_dup3
+            | libc::SYS_fcntl
+            | libc::SYS_ioctl
+            | libc::SYS_socket
+            | libc::SYS_bind
+            | libc::SYS_listen
+            | libc::SYS_accept
+            | libc::SYS_accept4
+            | libc::SYS_connect
+            | libc::SYS_shutdown
+            | libc::SYS_getsockname
+            | libc::SYS_getpeername
+            | libc::SYS_getsockopt
+            | libc::SYS_setsockopt
+            | libc::SYS_epoll_create1
+            | libc::SYS_epoll_ctl
+            | libc::SYS_epoll_pwait
+            | libc::SYS_sendfile
+            | libc::SYS_splice
+            | libc::SYS_ppoll
+    )
 }
 
 /// Reading, writing, receiving and sending.

@@ -176,7 +176,7 @@ impl Socket {
     /// Takes connections from now on; at most `backlog` wait to be accepted.
     pub fn listen(&self, backlog: u32) -> io::Result<()> {
         // One that was shut may listen anew.
-        self.shared.open_accepted();
+        self.record().set_accepted(self.shared.open_accepted());
         self.call(|sequence| Command::Listen { socket: self.number, sequence, backlog })
     }
 
@@ -338,7 +338,7 @@ impl Socket {
         if how != Shutdown::Write {
             self.progress.read_shut.store(true, Ordering::Release);
             if state.contains(State::LISTENING) {
-                self.endpoint.reset_unaccepted(&self.shared);
+                self.endpoint.reset_waiting(&self.shared);
             }
         }
         if how != Shutdown::Read {
