@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::endpoint::lock;
 use crate::raw::Sending;
 
-/// How long memory must be unused, at least; twice as long at most, where somebody sleeps.
+/// How long memory must be unused, at least; a few times as long at most, where somebody sleeps.
 const PERIOD: Duration = Duration::from_secs(2);
 /// The time until the next look where one did not come to the end of the list.
 const SOON: Duration = Duration::from_millis(20);
@@ -76,8 +76,9 @@ impl Holders {
     pub(crate) fn tend(&self) -> (bool, Option<Duration>) {
         let (now, due) = (self.now(), self.due.load(Ordering::Relaxed));
         if now < due {
+            // Whoever looked last comes back in time; the others need not all wake up with it.
             let is_empty = lock(&self.list).sockets.is_empty();
-            return (false, (!is_empty).then(|| Duration::from_millis(due - now)));
+            return (false, (!is_empty).then_some(PERIOD));
         }
         let next = now + PERIOD.as_millis() as u64;
         if self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
