@@ -5,9 +5,6 @@ use std::time::{Duration, Instant};
 
 use crate::raw::{Interest, Readiness, Socket, Waiter, spin};
 
-/// A sleeper looks this often whether the stack is still there.
-const ALIVE_CHECK: Duration = Duration::from_secs(2);
-
 /// A socket to watch, what for, and what came of it.
 pub struct PollEntry<'a> {
     /// The socket.
@@ -85,10 +82,7 @@ fn sleep(waiter: &Waiter, entries: &mut [PollEntry<'_>], deadline: Option<Instan
             waiter.disarm();
             return Ok(ready);
         }
-        let look = waiter.endpoint().tend().unwrap_or(ALIVE_CHECK).min(ALIVE_CHECK);
-        if !waiter.sleep(Some(left.unwrap_or(look).min(look)))? {
-            waiter.endpoint().check_alive();
-        }
+        waiter.sleep_and_tend(left)?;
     }
 }
 

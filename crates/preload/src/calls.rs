@@ -279,17 +279,32 @@ unsafe fn send_one(
     buffer: *const c_void,
     length: size_t,
     flags: c_int,
-    remote: Option<SocketAddr>,
 ) -> Option<io::Result<usize>> {
     let held = table::find(fd)?;
-    if fast_open::is_wanted(&held, flags) {
+    // SAFETY: the caller's buffer.
+    unsafe { send_one_to(fd, &held, buffer, length, flags, None) }
+}
+
+/// As [`send_one`], to where the call says.
+///
+/// # Safety
+/// As [`send_one`].
+unsafe fn send_one_to(
+    fd: c_int,
+    held: &Held,
+    buffer: *const c_void,
+    length: size_t,
+    flags: c_int,
+    remote: Option<SocketAddr>,
+) -> Option<io::Result<usize>> {
+    if fast_open::is_wanted(held, flags) {
         // SAFETY: the caller's buffer.
         return match unsafe { slice(buffer, length) } {
-            Ok(bytes) => fast_open::connect_and_send(fd, &held, &[IoSlice::new(bytes)], remote, flags),
+            Ok(bytes) => fast_open::connect_and_send(fd, held, &[IoSlice::new(bytes)], remote, flags),
             Err(error) => Some(Err(error)),
         };
     }
-    let (socket, outboard) = match sender(fd, &held, remote)? {
+    let (socket, outboard) = match sender(fd, held, remote)? {
         Ok(pair) => pair,
         Err(error) => return Some(Err(error)),
     };
@@ -374,7 +389,7 @@ pub(crate) unsafe extern "C-unwind" fn send(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: the caller's buffer.
-    match unsafe { send_one(fd, buffer, length, flags, None) } {
+    match unsafe { send_one(fd, buffer, length, flags) } {
         Some(sent) => errno::count(sent),
         // SAFETY: as above.
         None => unsafe { real::send(fd, buffer, length, flags) },
@@ -394,18 +409,14 @@ pub(crate) unsafe extern "C-unwind" fn sendto(
     address: *const sockaddr,
     address_length: socklen_t,
 ) -> ssize_t {
-    if table::contains(fd) {
-        let remote = match table::find(fd) {
-            // SAFETY: the caller's pointers.
-            Some(held) => unsafe { destination(&held, address, address_length) },
-            None => Ok(None),
-        };
-        let remote = match remote {
+    if let Some(held) = table::find(fd) {
+        // SAFETY: the caller's pointers.
+        let remote = match unsafe { destination(&held, address, address_length) } {
             Ok(remote) => remote,
             Err(error) => return errno::count(Err(error)),
         };
         // SAFETY: the caller's buffer.
-        if let Some(sent) = unsafe { send_one(fd, buffer, length, flags, remote) } {
+        if let Some(sent) = unsafe { send_one_to(fd, &held, buffer, length, flags, remote) } {
             return errno::count(sent);
         }
     }
@@ -420,7 +431,7 @@ pub(crate) unsafe extern "C-unwind" fn sendto(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, length: size_t) -> ssize_t {
     // SAFETY: the caller's buffer.
-    match unsafe { send_one(fd, buffer, length, 0, None) } {
+    match unsafe { send_one(fd, buffer, length, 0) } {
         Some(sent) => errno::count(sent),
         // SAFETY: as above.
         None => unsafe { real::write(fd, buffer, length) },

@@ -212,13 +212,17 @@ impl InetSocket {
 
     /// Keeps the stack's socket. To be called with the change locked, or before anybody else knows the socket.
     pub(crate) fn adopt(&self, socket: raw::Socket, phase: Phase) {
-        let new = Box::into_raw(Box::new(socket));
+        self.replace(Box::into_raw(Box::new(socket)));
+        self.set_phase(phase);
+    }
+
+    /// Puts another of the stack's sockets, or none, in the place of that which is there, which lives on.
+    fn replace(&self, new: *mut raw::Socket) {
         let before = self.outboard.swap(new, Ordering::AcqRel);
         if !before.is_null() {
-            // SAFETY: made here by an earlier call; from now on only the list owns it.
+            // SAFETY: made by `adopt`; from now on only the list owns it.
             self.retired().push(unsafe { Box::from_raw(before) });
         }
-        self.set_phase(phase);
     }
 
     /// The stack's socket has been ended; the kernel's is as it was made. False: that was done too often.
@@ -227,11 +231,7 @@ impl InetSocket {
             return false;
         }
         self.set_phase(Phase::Kernel);
-        let before = self.outboard.swap(std::ptr::null_mut(), Ordering::AcqRel);
-        if !before.is_null() {
-            // SAFETY: as in `adopt`.
-            self.retired().push(unsafe { Box::from_raw(before) });
-        }
+        self.replace(std::ptr::null_mut());
         true
     }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
 
@@ -11,7 +11,7 @@ use outboard::raw::DatagramOptions;
 use crate::ancillary::{self, Room};
 use crate::calls::{carried, destination, lists, lists_mut, sender};
 use crate::description::Kind;
-use crate::poll::is_valid;
+use crate::poll::span_of;
 use crate::{errno, fast_open, memory, real, sockaddr as address_of, table, transfer};
 
 /// The most messages of one call, as in the kernel.
@@ -99,13 +99,10 @@ pub(crate) unsafe extern "C-unwind" fn recvmmsg(
     }
     // SAFETY: the caller's pointer, null or to a time.
     let timeout = unsafe { timeout.as_ref() };
-    if timeout.is_some_and(|time| !is_valid(time)) {
-        return errno::fail(libc::EINVAL);
-    }
-    let end = timeout.map(|time| {
-        let span = Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32);
-        Instant::now() + span
-    });
+    let end = match timeout.map(span_of).transpose() {
+        Ok(span) => span.map(|span| Instant::now() + span),
+        Err(error) => return errno::fail(errno::of(&error)),
+    };
     let mut flags = flags;
     let mut done = 0;
     for index in 0..(count as usize).min(MAX_MESSAGES) {

@@ -354,7 +354,7 @@ fn answer(socket: &InetSocket, outboard: &Socket, level: c_int, name: c_int) -> 
 /// What the path of a connection takes.
 fn path_mtu(outboard: &Socket) -> io::Result<c_int> {
     if outboard.peer_addr().is_err() {
-        return Err(io::Error::from_raw_os_error(libc::ENOTCONN));
+        return Err(errno::error(libc::ENOTCONN));
     }
     Ok(c_int::try_from(outboard.info()?.pmtu).unwrap_or(c_int::MAX))
 }

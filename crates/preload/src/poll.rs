@@ -247,9 +247,9 @@ pub(crate) unsafe extern "C-unwind" fn ppoll(
     // SAFETY: the caller's pointers.
     unsafe {
         match ours(entries, count) {
-            Some(_) if timeout.as_ref().is_some_and(|time| !is_valid(time)) => errno::fail(libc::EINVAL),
             Some(entries) => {
-                errno::count(poll_entries(entries, timeout.as_ref().map(span_of), mask.as_ref())) as c_int
+                let span = timeout.as_ref().map(span_of).transpose();
+                errno::count(span.and_then(|span| poll_entries(entries, span, mask.as_ref()))) as c_int
             }
             None => real::ppoll(entries, count, timeout, mask),
         }
@@ -310,12 +310,13 @@ unsafe fn ours<'a>(entries: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollf
     concerns_us(entries).then_some(entries)
 }
 
-/// Whether it is a time that a call may be given.
-pub(crate) fn is_valid(time: &timespec) -> bool {
-    time.tv_sec >= 0 && (0..1_000_000_000).contains(&time.tv_nsec)
-}
-
-/// A time as a span; the kernel refuses negative ones, which end up as zero here.
-pub(crate) fn span_of(time: &timespec) -> Duration {
-    Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32)
+/// A time as a span.
+///
+/// # Errors
+/// `EINVAL`: it is none that a call may be given.
+pub(crate) fn span_of(time: &timespec) -> io::Result<Duration> {
+    match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
+        (Ok(seconds), Ok(nanoseconds @ 0..1_000_000_000)) => Ok(Duration::new(seconds, nanoseconds)),
+        _ => Err(errno::error(libc::EINVAL)),
+    }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use libc::{fd_set, pollfd, sigset_t, timespec, timeval};
 
-use crate::poll::{is_valid, poll_entries, span_of};
+use crate::poll::{poll_entries, span_of};
 use crate::{errno, real, table};
 
 const READ: i16 = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND;
@@ -175,9 +175,6 @@ pub(crate) unsafe extern "C-unwind" fn pselect(
     }
     // SAFETY: the caller's pointers.
     let (timeout, mask) = unsafe { (timeout.as_ref(), mask.as_ref()) };
-    if timeout.is_some_and(|time| !is_valid(time)) {
-        return errno::fail(libc::EINVAL);
-    }
-    let span = timeout.map(span_of);
-    errno::count(sets.wait(span, mask)) as c_int
+    let span = timeout.map(span_of).transpose();
+    errno::count(span.and_then(|span| sets.wait(span, mask))) as c_int
 }

@@ -8,9 +8,7 @@ use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{iovec, socklen_t};
 
-use crate::{
-    calls, connection, descriptor, epoll, message, options, poll, real, runtime, sendfile, splice, table,
-};
+use crate::{calls, connection, descriptor, epoll, message, options, poll, real, sendfile, splice, table};
 
 /// An argument as each of its possible types.
 #[derive(Clone, Copy)]
@@ -48,71 +46,22 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
     e: c_ulong,
     f: c_ulong,
 ) -> c_long {
-    if concerns_descriptors(number) && runtime::enabled() {
-        let arguments = [a, b, c, d, e, f].map(Argument);
-        let ours = table::contains(arguments[0].int());
-        // SAFETY: the caller's arguments.
-        let answer = unsafe {
-            match ours {
-                true => of_data(number, arguments).or_else(|| of_sockets(number, arguments)),
-                false => None,
-            }
-            .or_else(|| of_any(number, arguments))
-        };
-        if let Some(answer) = answer {
-            return answer;
+    // Nothing here depends on whether this library is set up: what sets it up makes system calls, too.
+    let arguments = [a, b, c, d, e, f].map(Argument);
+    let ours = table::contains(arguments[0].int());
+    // SAFETY: the caller's arguments.
+    let answer = unsafe {
+        match ours {
+            true => of_data(number, arguments).or_else(|| of_sockets(number, arguments)),
+            false => None,
         }
+        .or_else(|| of_any(number, arguments))
+    };
+    if let Some(answer) = answer {
+        return answer;
     }
     // SAFETY: the caller's arguments.
     unsafe { real::syscall(number, a, b, c, d, e, f) }
-}
-
-/// Whether the call is one of those below. All others, this library's own among them (locks, identities, how threads are
-/// scheduled), must not depend on whether it is set up.
-fn concerns_descriptors(number: c_long) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if matches!(
-        number,
-        libc::SYS_dup2 | libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_create | libc::SYS_epoll_wait
-    ) {
-        return true;
-    }
-    matches!(
-        number,
-        libc::SYS_read
-            | libc::SYS_write
-            | libc::SYS_readv
-            | libc::SYS_writev
-            | libc::SYS_recvfrom
-            | libc::SYS_sendto
-            | libc::SYS_recvmsg
-            | libc::SYS_sendmsg
-            | libc::SYS_recvmmsg
-            | libc::SYS_sendmmsg
-            | libc::SYS_close
-            | libc::SYS_close_range
-            | libc::SYS_dup
-            | libc::SYS_dup3
-            | libc::SYS_fcntl
-            | libc::SYS_ioctl
-            | libc::SYS_socket
-            | libc::SYS_bind
-            | libc::SYS_listen
-            | libc::SYS_accept
-            | libc::SYS_accept4
-            | libc::SYS_connect
-            | libc::SYS_shutdown
-            | libc::SYS_getsockname
-            | libc::SYS_getpeername
-            | libc::SYS_getsockopt
-            | libc::SYS_setsockopt
-            | libc::SYS_epoll_create1
-            | libc::SYS_epoll_ctl
-            | libc::SYS_epoll_pwait
-            | libc::SYS_sendfile
-            | libc::SYS_splice
-            | libc::SYS_ppoll
-    )
 }
 
 /// Reading, writing, receiving and sending.

@@ -313,12 +313,17 @@ impl Socket {
         if self.progress.aborted.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.leave(&Command::Abort { socket: self.number });
+    }
+
+    /// Ends it by that command, if it has not ended, and has its number forgotten.
+    fn leave(&self, command: &Command) {
         *lock(&self.shared.observer) = None;
         let was_listening = self.is_listening();
         if !self.shared.is_closed.swap(true, Ordering::AcqRel) {
             self.record().set_taken(false);
             // If the channel is closed, so is the socket.
-            let _ = self.endpoint.channel().post(&Command::Abort { socket: self.number });
+            let _ = self.endpoint.channel().post(command);
             if was_listening {
                 self.endpoint.reset_unaccepted(&self.shared);
             }
@@ -484,19 +489,8 @@ impl Drop for Socket {
                 self.linger(limit);
             }
         }
-        *lock(&self.shared.observer) = None;
-        let was_listening = self.is_listening();
-        if !self.shared.is_closed.swap(true, Ordering::AcqRel) {
-            let socket = self.number;
-            self.record().set_taken(false);
-            // If the channel is closed, so is the socket.
-            let command = if reset { Command::Abort { socket } } else { Command::Close { socket } };
-            let _ = self.endpoint.channel().post(&command);
-            if was_listening {
-                self.endpoint.reset_unaccepted(&self.shared);
-            }
-        }
-        self.endpoint.unregister(self.number, &self.shared);
+        let socket = self.number;
+        self.leave(&if reset { Command::Abort { socket } } else { Command::Close { socket } });
         // Numbers of closed sockets come back with events; a program that waits for none shall not run out of them.
         self.endpoint.dispatch();
     }

@@ -100,6 +100,16 @@ impl Waiter {
     pub fn sleep(&self, timeout: Option<Duration>) -> io::Result<bool> {
         lock(&self.inner).sleep(timeout)
     }
+
+    /// As [`sleep`](Self::sleep), but ends early to look after the endpoint: its idle memory, and whether the stack lives.
+    pub(crate) fn sleep_and_tend(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        let look = self.endpoint.tend().unwrap_or(ALIVE_CHECK).min(ALIVE_CHECK);
+        let rung = self.sleep(Some(timeout.map_or(look, |timeout| timeout.min(look))))?;
+        if !rung {
+            self.endpoint.check_alive();
+        }
+        Ok(rung)
+    }
 }
 
 thread_local! {
@@ -206,8 +216,7 @@ fn sleep_until(
             return Ok(true);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let look = socket.endpoint.tend().unwrap_or(ALIVE_CHECK).min(ALIVE_CHECK);
-        let slept = waiter.sleep(Some(look.min(left.unwrap_or(Duration::MAX))));
+        let slept = waiter.sleep_and_tend(left);
         if std::mem::take(&mut nap) {
             socket.end_nap();
         }
@@ -224,7 +233,6 @@ fn sleep_until(
             Err(error) => return Err(error),
             Ok(true) => {}
             Ok(false) => {
-                socket.endpoint.check_alive();
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     return Ok(done(socket));
                 }

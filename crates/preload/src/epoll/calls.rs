@@ -2,13 +2,13 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::time::Duration;
 
 use libc::{epoll_event, sigset_t, timespec};
 
 use super::wait::{Deadline, events_of};
 use super::{Core, Epoll};
 use crate::description::{Description, Phase};
+use crate::poll::span_of;
 use crate::table::{self, Held};
 use crate::{errno, real, runtime};
 
@@ -159,11 +159,11 @@ pub(crate) unsafe extern "C-unwind" fn epoll_pwait2(
     match table::find(epoll) {
         Some(held) if held.epoll().is_some() => {
             // SAFETY: the caller's pointer, null or to a time.
-            let span = unsafe { timeout.as_ref() }.map(|time| {
-                Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32)
-            });
-            // SAFETY: the caller's pointers.
-            unsafe { wait(&held, events, count, Deadline::from_span(span), mask) }
+            match unsafe { timeout.as_ref() }.map(span_of).transpose() {
+                // SAFETY: the caller's pointers.
+                Ok(span) => unsafe { wait(&held, events, count, Deadline::from_span(span), mask) },
+                Err(error) => errno::fail(errno::of(&error)),
+            }
         }
         // SAFETY: the caller's pointers.
         _ => unsafe { real::epoll_pwait2(epoll, events, count, timeout, mask) },
