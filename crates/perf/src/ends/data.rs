@@ -73,9 +73,17 @@ pub(super) fn check_message(verify: Verify, bytes: &[u8], tag: u8) -> io::Result
             std::hint::black_box(fold(bytes));
             Ok(())
         }
-        Verify::Pattern if bytes.iter().all(|byte| *byte == tag) => Ok(()),
+        Verify::Pattern if is_all(bytes, tag) => Ok(()),
         Verify::Pattern => Err(wrong_bytes()),
     }
+}
+
+/// Whether all bytes are `tag`. Blocks are looked at whole, which the compiler makes vector instructions of: what the
+/// benchmark does itself should not count.
+fn is_all(bytes: &[u8], tag: u8) -> bool {
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    let differs = |bytes: &[u8]| bytes.iter().fold(0, |found, byte| found | (byte ^ tag)) != 0;
+    !blocks.iter().any(|block| differs(block)) && !differs(rest)
 }
 
 fn wrong_bytes() -> io::Error {
