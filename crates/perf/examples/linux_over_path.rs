@@ -12,24 +12,24 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::num::NonZeroU64;
+use std::num::{NonZero, NonZeroU64};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use base::{Instant, SeededRng};
+use clap::{Parser, ValueEnum};
 use device::Device;
 use device::tap::{Tap, TapOptions};
 use lab::{Lab, Namespace};
 use netem::{Output, Packet, Path, PathSpec};
 use rustix::event::{PollFd, PollFlags};
+use sim::experiment::reference;
 use socket2::{Domain, Socket, Type};
 use wire::ethernet::EthernetAddress;
 use wire::frame::{Medium, TxFrame};
 
-const USAGE: &str = "usage: linux_over_path [--cc LIST] [--loss LIST] [--sack LIST] [--seeds N] [--first-seed N] [--seconds N] \
-                     [--path PATH] [--back PATH] [--mtu N] [--at-once N]";
 const PORT: u16 = 5001;
 const DEVICE: &str = "tap-path";
 /// Room for the path and its queue, several times: never what holds a transfer back.
@@ -37,67 +37,49 @@ const BUFFERS: &str = "4096 1048576 67108864";
 /// Frames that a TAP device holds for the path: more than any window, so that the path's own queue is the one that drops.
 const DEVICE_QUEUE: u32 = 50_000;
 
+/// The Linux kernel's TCP over an emulated path, in real time.
+#[derive(Parser)]
 struct Arguments {
+    /// Congestion controls, as the kernel calls them.
+    #[arg(long = "cc", value_delimiter = ',', default_value = "reno,cubic")]
     controls: Vec<String>,
+    /// Probabilities, each of which stands for `{loss}` in a path.
+    #[arg(long = "loss", value_delimiter = ',', default_value = "3e-5,3e-4")]
     losses: Vec<String>,
-    sacks: Vec<bool>,
+    /// With selective acknowledgements, and without.
+    #[arg(long = "sack", value_delimiter = ',', default_value = "on,off")]
+    sacks: Vec<Switch>,
+    /// Runs of each.
+    #[arg(long, default_value_t = 8)]
     seeds: u64,
+    /// The seed of the first of them.
+    #[arg(long, default_value_t = 1)]
     first_seed: u64,
+    /// How long a run sends.
+    #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// The way of the data.
+    #[arg(long, default_value = reference::LOSSY)]
     path: String,
+    /// The way of the acknowledgements.
+    #[arg(long, default_value = reference::BACK)]
     back: String,
+    /// The MTU of both hosts, in bytes.
+    #[arg(long, default_value_t = reference::MTU)]
     mtu: u16,
-    at_once: usize,
+    /// Runs at the same time.
+    #[arg(long, default_value_t = NonZero::<usize>::MIN.saturating_add(3))]
+    at_once: NonZero<usize>,
 }
 
-impl Default for Arguments {
-    fn default() -> Self {
-        Self {
-            controls: vec!["reno".into(), "cubic".into()],
-            losses: vec!["3e-5".into(), "3e-4".into()],
-            sacks: vec![true, false],
-            seeds: 8,
-            first_seed: 1,
-            seconds: 60,
-            path: "rate 527mbit, queue 3MB droptail, delay 22.5ms, loss burst 3 {loss}".into(),
-            back: "delay 22.5ms".into(),
-            mtu: 9180,
-            at_once: 4,
-        }
-    }
-}
-
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments> {
-    let mut arguments = Arguments::default();
-    while let Some(name) = words.next() {
-        let value = words.next().with_context(|| format!("{name} needs a value"))?;
-        let number = || value.parse::<u64>().with_context(|| format!("{name} {value}: not a number"));
-        let list = || value.split(',').map(str::to_owned).collect();
-        match name.as_str() {
-            "--cc" => arguments.controls = list(),
-            "--loss" => arguments.losses = list(),
-            "--sack" => arguments.sacks = value.split(',').map(|word| word == "on").collect(),
-            "--seeds" => arguments.seeds = number()?,
-            "--first-seed" => arguments.first_seed = number()?,
-            "--seconds" => arguments.seconds = number()?,
-            "--path" => arguments.path = value,
-            "--back" => arguments.back = value,
-            "--mtu" => arguments.mtu = u16::try_from(number()?).context("--mtu: at most 65535")?,
-            "--at-once" => arguments.at_once = (number()? as usize).max(1),
-            _ => bail!(USAGE),
-        }
-    }
-    Ok(arguments)
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 fn main() -> ExitCode {
-    let arguments = match parse(std::env::args().skip(1)) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            eprintln!("{error:#}");
-            return ExitCode::from(2);
-        }
-    };
+    let arguments = Arguments::parse();
     if let Err(error) = lab::enter().map_err(anyhow::Error::from).and_then(|()| table(&arguments)) {
         eprintln!("{error:#}");
         return ExitCode::FAILURE;
@@ -161,7 +143,7 @@ fn table(arguments: &Arguments) -> Result<()> {
     println!("| control | SACK | loss | Mbit/s | least | most | late, % | longest, ms |");
     println!("|---|---|---|---|---|---|---|---|");
     for control in &arguments.controls {
-        for &sack in &arguments.sacks {
+        for sack in arguments.sacks.iter().map(|sack| *sack == Switch::On) {
             for loss in &arguments.losses {
                 let case = Case {
                     control,
@@ -174,7 +156,7 @@ fn table(arguments: &Arguments) -> Result<()> {
                 let seeds: Vec<u64> =
                     (arguments.first_seed..arguments.first_seed + arguments.seeds).collect();
                 let mut outcomes = Vec::new();
-                for some in seeds.chunks(arguments.at_once) {
+                for some in seeds.chunks(arguments.at_once.get()) {
                     outcomes.extend(together(&lab, &case, some)?);
                     eprintln!("{control}, SACK {sack}, loss {loss}: {} of {}", outcomes.len(), seeds.len());
                 }

@@ -11,51 +11,59 @@
 use std::process::ExitCode;
 
 use base::Duration;
+use clap::{Parser, ValueEnum};
 use netem::units::Span;
-use sim::experiment::{Outcome, Transfer};
+use sim::experiment::{Outcome, Transfer, reference};
 use tcp::CongestionAlgorithm;
 
-const USAGE: &str = "usage: lossy_path [--cc LIST] [--loss LIST] [--seeds N] [--first-seed N] [--seconds N] [--sack LIST] \
-                     [--path PATH] [--back PATH] [--mtu N] [--granularity SPAN] [--flows N] [--rival CC] [--segmentation N]";
-
+/// Throughput over a lossy path, by congestion control, with selective acknowledgements and without.
+#[derive(Parser)]
 struct Arguments {
+    /// Congestion controls.
+    #[arg(long = "cc", value_delimiter = ',', value_parser = control, default_value = "reno,cubic,bbr")]
     controls: Vec<CongestionAlgorithm>,
+    /// Probabilities, each of which stands for `{loss}` in a path.
+    #[arg(long = "loss", value_delimiter = ',', default_value = "3e-5,3e-4")]
     losses: Vec<String>,
-    sacks: Vec<bool>,
+    /// With selective acknowledgements, and without.
+    #[arg(long = "sack", value_delimiter = ',', default_value = "on,off")]
+    sacks: Vec<Switch>,
+    /// Runs of each.
+    #[arg(long, default_value_t = 100)]
     seeds: u64,
+    /// The seed of the first of them.
+    #[arg(long, default_value_t = 1)]
     first_seed: u64,
+    /// How long a run sends.
+    #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// The way of the data.
+    #[arg(long, default_value = reference::LOSSY)]
     path: String,
+    /// The way of the acknowledgements.
+    #[arg(long, default_value = reference::BACK)]
     back: String,
+    /// The MTU of both hosts, in bytes.
+    #[arg(long, default_value_t = reference::MTU)]
     mtu: u16,
+    /// The granularity of both clocks, as in 1us or 10ms.
+    #[arg(long, value_parser = granularity, default_value = "1us")]
     granularity: Duration,
+    /// Flows that share the path.
+    #[arg(long, default_value_t = 1)]
     flows: u16,
+    /// The congestion control of every second flow.
+    #[arg(long, value_parser = control)]
     rival: Option<CongestionAlgorithm>,
+    /// The largest super-segment that the devices cut, in bytes.
+    #[arg(long, default_value_t = 0)]
     segmentation: u32,
 }
 
-impl Default for Arguments {
-    fn default() -> Self {
-        Self {
-            controls: vec![
-                CongestionAlgorithm::NewReno,
-                CongestionAlgorithm::Cubic,
-                CongestionAlgorithm::Bbr,
-            ],
-            losses: vec!["3e-5".into(), "3e-4".into()],
-            sacks: vec![true, false],
-            seeds: 100,
-            first_seed: 1,
-            seconds: 60,
-            path: "rate 527mbit, queue 3MB droptail, delay 22.5ms, loss burst 3 {loss}".into(),
-            back: "delay 22.5ms".into(),
-            mtu: 9180,
-            granularity: Duration::from_micros(1),
-            flows: 1,
-            rival: None,
-            segmentation: 0,
-        }
-    }
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 /// The congestion control of a name.
@@ -64,35 +72,12 @@ fn control(name: &str) -> Result<CongestionAlgorithm, String> {
         .ok_or_else(|| format!("no congestion control is called \"{name}\""))
 }
 
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
-    let mut arguments = Arguments::default();
-    while let Some(name) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
-        let number = || value.parse::<u64>().map_err(|_| format!("{name} {value}: not a number"));
-        match name.as_str() {
-            "--cc" => arguments.controls = value.split(',').map(control).collect::<Result<_, _>>()?,
-            "--loss" => arguments.losses = value.split(',').map(str::to_owned).collect(),
-            "--sack" => arguments.sacks = value.split(',').map(|word| word == "on").collect(),
-            "--seeds" => arguments.seeds = number()?,
-            "--first-seed" => arguments.first_seed = number()?,
-            "--seconds" => arguments.seconds = number()?,
-            "--path" => arguments.path = value,
-            "--back" => arguments.back = value,
-            "--mtu" => arguments.mtu = number()? as u16,
-            "--flows" => arguments.flows = number()? as u16,
-            "--segmentation" => arguments.segmentation = number()? as u32,
-            "--rival" => arguments.rival = Some(control(&value)?),
-            "--granularity" => {
-                arguments.granularity = Span::parse(&value).ok_or_else(|| format!("{value}: not a span"))?.0;
-            }
-            _ => return Err(USAGE.to_owned()),
-        }
-    }
-    Ok(arguments)
+fn granularity(text: &str) -> Result<Duration, String> {
+    Span::parse(text).map(|span| span.0).ok_or_else(|| format!("{text} is not a span of time"))
 }
 
 fn main() -> ExitCode {
-    match parse(std::env::args().skip(1)).and_then(|arguments| table(&arguments)) {
+    match table(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -111,7 +96,7 @@ fn table(arguments: &Arguments) -> Result<(), String> {
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for control in &arguments.controls {
-        for &sack in &arguments.sacks {
+        for sack in arguments.sacks.iter().map(|sack| *sack == Switch::On) {
             for loss in &arguments.losses {
                 let transfer = transfer(arguments, *control, sack, loss)?;
                 let seeds = arguments.first_seed..arguments.first_seed + arguments.seeds;
@@ -134,8 +119,7 @@ fn transfer(
     let mut transfer = Transfer::over(&forward, &back, arguments.mtu).map_err(|error| error.to_string())?;
     transfer.tcp.congestion = control;
     transfer.tcp.selective_acks = sack;
-    // Room for the path and its queue, twice.
-    transfer.tcp.window_limit = 16 << 20;
+    transfer.tcp.window_limit = reference::WINDOW;
     transfer.duration = Duration::from_secs(arguments.seconds);
     transfer.granularity = arguments.granularity;
     transfer.flows = arguments.flows;

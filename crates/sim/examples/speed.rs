@@ -5,8 +5,7 @@
 use std::process::ExitCode;
 
 use sim::experiment::Transfer;
-
-const PATH: &str = "rate 527mbit, queue 3MB droptail, delay 22.5ms";
+use sim::experiment::reference::{BACK, FORWARD, MTU, WINDOW};
 
 fn main() -> ExitCode {
     let gigabytes = std::env::args().nth(1).map_or(Ok(10.0), |text| text.parse::<f64>());
@@ -14,7 +13,7 @@ fn main() -> ExitCode {
         eprintln!("usage: speed [GIGABYTES]");
         return ExitCode::from(2);
     };
-    let mut transfer = match Transfer::over(PATH, "delay 22.5ms", 9180) {
+    let mut transfer = match Transfer::over(FORWARD, BACK, MTU) {
         Ok(transfer) => transfer,
         Err(error) => {
             eprintln!("{error}");
@@ -23,7 +22,7 @@ fn main() -> ExitCode {
     };
     transfer.bytes = (gigabytes * 1e9) as u64;
     transfer.duration = base::Duration::from_secs(100_000);
-    transfer.tcp.window_limit = 16 << 20;
+    transfer.tcp.window_limit = WINDOW;
     let mut worst: f64 = 0.0;
     for max_segmentation in [0, 65_535] {
         transfer.max_segmentation = max_segmentation;

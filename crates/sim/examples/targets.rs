@@ -13,13 +13,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::Duration;
+use sim::experiment::reference::{BACK, FORWARD, LOSSY, MTU, RATE, WINDOW};
 use sim::experiment::{Outcome, Transfer, congestion_control};
 use tcp::CongestionAlgorithm;
 
-/// The path of most figures.
-const RATE: f64 = 527e6;
-const FORWARD: &str = "rate 527mbit, queue 3MB droptail, delay 22.5ms";
-const BACK: &str = "delay 22.5ms";
 /// The path of the clock's figure: 66 ms, one packet of a hundred out of order.
 const CLOCK_FORWARD: &str = "rate 100mbit, queue 1MB droptail, delay 33ms, reorder 1% 1..10pkt";
 const CLOCK_BACK: &str = "delay 33ms";
@@ -117,8 +114,8 @@ impl Runner {
     /// The path with bursts of three lost packets, for as long as Linux had.
     fn lossy(&mut self) {
         for (name, sack, loss, short, long) in LINUX {
-            let forward = format!("{FORWARD}, loss burst 3 {loss}");
-            let Some(mut transfer) = self.transfer(name, &forward, BACK, 9180) else { continue };
+            let forward = LOSSY.replace("{loss}", loss);
+            let Some(mut transfer) = self.transfer(name, &forward, BACK, MTU) else { continue };
             transfer.tcp.selective_acks = sack;
             let with = if sack { "with" } else { "without" };
             for (seconds, linux) in [(20, short), (60, long)] {
@@ -132,8 +129,8 @@ impl Runner {
             }
         }
         for loss in ["3e-5", "3e-4"] {
-            let forward = format!("{FORWARD}, loss burst 3 {loss}");
-            let Some(transfer) = self.transfer("bbr", &forward, BACK, 9180) else { continue };
+            let forward = LOSSY.replace("{loss}", loss);
+            let Some(transfer) = self.transfer("bbr", &forward, BACK, MTU) else { continue };
             let what = format!("bbr, loss bursts {loss}: share of the path");
             if !self.wants(&what) {
                 continue;
@@ -148,7 +145,7 @@ impl Runner {
         for (by, name) in [("1..10pkt", "10 packets"), ("0..10ms", "10 ms")] {
             for control in ["reno", "cubic", "bbr"] {
                 let forward = format!("{FORWARD}, reorder 1% {by}");
-                let Some(transfer) = self.transfer(control, &forward, BACK, 9180) else { continue };
+                let Some(transfer) = self.transfer(control, &forward, BACK, MTU) else { continue };
                 let what = format!("{control}, 1 % reordered by up to {name}");
                 if !self.wants(&what) {
                     continue;
@@ -274,8 +271,7 @@ impl Runner {
         let mut transfer = Transfer::over(forward, back, mtu).ok()?;
         transfer.duration = Duration::from_secs(self.seconds);
         transfer.tcp.congestion = congestion;
-        // Room for the path and its queue, twice.
-        transfer.tcp.window_limit = 16 << 20;
+        transfer.tcp.window_limit = WINDOW;
         Some(transfer)
     }
 }

@@ -10,6 +10,22 @@ use crate::buffers::PatternBuffers;
 use crate::host::HostSpec;
 use crate::world::World;
 
+/// The path that most figures are of: 527 Mbit/s, 45 ms there and back, MTU 9180, a drop-tail queue of 3 MB.
+pub mod reference {
+    /// Its rate, in bits per second.
+    pub const RATE: f64 = 527e6;
+    /// The way of the data.
+    pub const FORWARD: &str = "rate 527mbit, queue 3MB droptail, delay 22.5ms";
+    /// The same with bursts of three lost packets, which start with the probability that stands for `{loss}`.
+    pub const LOSSY: &str = "rate 527mbit, queue 3MB droptail, delay 22.5ms, loss burst 3 {loss}";
+    /// The way of the acknowledgements.
+    pub const BACK: &str = "delay 22.5ms";
+    /// The MTU of both hosts, in bytes.
+    pub const MTU: u16 = 9180;
+    /// A window with room for the path and its queue, several times, in bytes.
+    pub const WINDOW: u32 = 16 << 20;
+}
+
 /// What is transferred over what, and how.
 #[derive(Clone, Debug)]
 pub struct Transfer {
