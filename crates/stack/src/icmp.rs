@@ -173,6 +173,9 @@ impl<B: BufferFamily> Stack<B> {
             // As on Linux, what may pass is not told to a socket that did not ask for it.
             tcp::IcmpError::NetworkUnreachable
             | tcp::IcmpError::HostUnreachable
+            | tcp::IcmpError::SourceRouteFailed
+            | tcp::IcmpError::HostUnknown
+            | tcp::IcmpError::HostIsolated
             | tcp::IcmpError::TimeExceeded
             | tcp::IcmpError::ParameterProblem => return self.find_udp_connected(tuple).is_some(),
         };
@@ -258,6 +261,9 @@ fn unreachable_error(code: u8) -> tcp::IcmpError {
 
 #[cfg(test)]
 mod tests {
+        unreachable::SOURCE_ROUTE => tcp::IcmpError::SourceRouteFailed,
+        unreachable::HOST_UNKNOWN => tcp::IcmpError::HostUnknown,
+        unreachable::SOURCE_ISOLATED => tcp::IcmpError::HostIsolated,
     use super::*;
 
     #[test]

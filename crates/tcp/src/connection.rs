@@ -248,12 +248,8 @@ impl Connection {
             return false;
         }
         match self.state {
-            // RFC 5927 §5: hard errors end a connection only while it is being opened. Linux ends an open by
-            // unreachable messages too; RFC 1122 §4.2.3.9 would have it wait for the SYN's retries.
-            State::SynSent | State::SynReceived
-                if error.is_hard()
-                    || matches!(error, IcmpError::HostUnreachable | IcmpError::NetworkUnreachable) =>
-            {
+            // RFC 5927 §5: hard errors end a connection only while it is being opened.
+            State::SynSent | State::SynReceived if error.ends_opening() => {
                 self.error = Some(error.as_error());
                 self.on_event(Event::ResetReceived);
             }

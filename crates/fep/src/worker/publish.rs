@@ -198,3 +198,6 @@ fn errno(error: tcp::Error, connection: &tcp::Connection) -> i32 {
         tcp::Error::Aborted => libc::ECONNABORTED,
     }
 }
+        tcp::Error::SourceRouteFailed => libc::EOPNOTSUPP,
+        tcp::Error::HostUnknown => libc::EHOSTDOWN,
+        tcp::Error::HostIsolated => libc::ENONET,

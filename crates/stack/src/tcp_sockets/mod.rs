@@ -368,7 +368,7 @@ impl<B: BufferFamily> Stack<B> {
     pub(crate) fn tcp_config(&self, link_mtu: u16, path_mtu: u16, options: &SocketOptions) -> tcp::Config {
         let mut config = self.config.tcp.clone();
         let most = options.max_segment.unwrap_or(u16::MAX);
-        config.mss = path_mtu.saturating_sub(HEADERS_LEN).min(most);
+        config.mss = path_mtu.saturating_sub(HEADERS_LEN);
         config.announced_mss = link_mtu.saturating_sub(HEADERS_LEN).min(most);
         config.nodelay |= options.nodelay;
         config.cork |= options.cork;

@@ -35,7 +35,9 @@ impl Connection {
         self.recv.last_ack_sent = 1;
         self.heard_at = Stamp::at(now);
         let default = if self.ends.is_ipv4() { DEFAULT_MSS_V4 } else { DEFAULT_MSS_V6 };
-        self.send.peer_mss = options.mss.filter(|mss| *mss > 0).unwrap_or(default).max(MIN_MSS);
+        let told = options.mss.filter(|mss| *mss > 0).unwrap_or(default);
+        // Who takes no more sends no more either: the link's size, or `TCP_MAXSEG` (Linux: `tcp_mss_clamp`).
+        self.send.peer_mss = told.min(self.settings.announced_mss).max(MIN_MSS);
         self.settings.sack &= options.sack_permitted;
         // RFC 7323 §2.2: both sides must send the option; a shift over 14 is taken as 14.
         self.settings.window_scaling &= options.window_scale.is_some();
