@@ -141,7 +141,7 @@ pub struct SocketOptions {
     pub max_segment: Option<u16>,
     /// `TCP_USER_TIMEOUT`.
     pub user_timeout: Option<Duration>,
-    /// `TCP_LINGER2`: how long an orphan stays in FIN-WAIT-2; `None`: the stack's default.
+    /// `TCP_LINGER2`: how long an orphan stays in FIN-WAIT-2, zero: it is reset; `None`: the stack's default.
     pub linger2: Option<Duration>,
     /// `TCP_SYNCNT`: how often a SYN or SYN-ACK is sent again; `None`: the stack's default.
     pub syn_retries: Option<u8>,

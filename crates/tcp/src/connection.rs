@@ -313,13 +313,15 @@ impl Connection {
     /// The peer no longer answers.
     pub(crate) fn on_timed_out(&mut self) {
         self.error = Some(self.soft_error.unwrap_or(Error::TimedOut));
-        // The peer may still be there: tell it, as Linux does for an established connection.
-        self.pending.reset = self.state.is_synchronised();
         self.on_event(Event::TimedOut);
     }
 
-    /// FIN-WAIT-2 without an owner, or TIME-WAIT, lasts from now.
+    /// FIN-WAIT-2 without an owner, or TIME-WAIT, lasts from now. An owner who wants none of the first leaves by a reset.
     pub(crate) fn start_linger(&mut self, now: Instant) {
+        if self.state == State::FinWait2 && self.settings.fin_wait_2_ms == 0 {
+            self.on_event(Event::Abort);
+            return;
+        }
         let wait = match self.state {
             State::TimeWait => self.settings.time_wait_ms,
             State::Closed

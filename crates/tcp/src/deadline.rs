@@ -92,6 +92,8 @@ impl Connection {
             None => self.pending.keepalives >= keepalive.count,
         };
         if expired {
+            // The peer may still be there: tell it, as Linux does, which gives up everything else in silence.
+            self.pending.reset = self.state.is_synchronised();
             self.on_timed_out();
             return;
         }
