@@ -167,7 +167,8 @@ impl Connection {
             | u8::from(settings.window_scaling) << 2
             | u8::from(settings.ecn) << 3
             | u8::from(matches!(self.fast_open, FastOpenProgress::Acknowledged | FastOpenProgress::Taken))
-                << 5;
+                << 5
+            | u8::from(self.fast_open == FastOpenProgress::Taken) << 7;
         if settings.window_scaling {
             (info.snd_wscale, info.rcv_wscale) = (self.send.scale, self.recv.scale);
         }

@@ -79,9 +79,11 @@ impl Connection {
         opening.cookie = Some(request.cookie);
     }
 
-    /// The SYN-ACK brings the client this cookie. To be called after [`accept`](Self::accept), before the first poll.
-    pub fn give_cookie(&mut self, cookie: Cookie) {
-        self.opening_mut().cookie = Some(cookie);
+    /// The SYN-ACK brings the client this cookie, in the option that its SYN had: `experimental` or not. To be called after
+    /// [`accept`](Self::accept), before the first poll.
+    pub fn give_cookie(&mut self, cookie: Cookie, experimental: bool) {
+        let opening = self.opening_mut();
+        (opening.cookie, opening.experimental) = (Some(cookie), experimental);
     }
 
     /// Takes the data of the SYN that made this connection: its cookie was found to be good (RFC 7413 §4.2.2). To be

@@ -91,6 +91,7 @@ impl Connection {
                 .then(|| Timestamps { value: self.timestamp(now), echo: self.recv.ts_recent }),
             user_timeout: self.settings.advertised_user_timeout(),
             fast_open: self.opening.as_ref().and_then(|opening| opening.cookie.clone()),
+            fast_open_experimental: self.opening.as_ref().is_some_and(|opening| opening.experimental),
             ..Options::default()
         }
     }
