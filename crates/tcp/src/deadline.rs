@@ -40,6 +40,8 @@ impl Connection {
     /// FIN-WAIT-2 or TIME-WAIT is over, or the patience with a peer that does not read what an orphan has left.
     fn on_linger_over(&mut self) {
         if !self.on_event(Event::LingerExpired) {
+            // The other end is there, and would wait for ever.
+            self.pending.reset = true;
             self.on_timed_out();
         }
     }
