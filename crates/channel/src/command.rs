@@ -342,6 +342,8 @@ mod option {
     pub(super) const DEFER_ACCEPT: u16 = 22;
     pub(super) const MAX_SEGMENT: u16 = 30;
     pub(super) const SYN_RETRIES: u16 = 31;
+    pub(super) const TELL_SENT: u16 = 32;
+    pub(super) const MAY_FRAGMENT: u16 = 33;
 }
 
 fn encode_option(option: SocketOption) -> (u16, u64) {
@@ -367,6 +369,8 @@ fn encode_option(option: SocketOption) -> (u16, u64) {
         SocketOption::FastOpenConnect(on) => (option::FAST_OPEN_CONNECT, on.into()),
         SocketOption::DeferAccept(time) => (option::DEFER_ACCEPT, encode_time(time)),
         SocketOption::MaxSegment(size) => (option::MAX_SEGMENT, size.map_or(0, u64::from)),
+        SocketOption::TellSent(on) => (option::TELL_SENT, on.into()),
+        SocketOption::MayFragment(on) => (option::MAY_FRAGMENT, on.into()),
     }
 }
 
@@ -407,6 +411,8 @@ fn decode_option(code: u16, value: u64) -> Result<Option<SocketOption>, Offence>
             let size = u16::try_from(value).map_err(|_| Offence::BadArgument)?;
             SocketOption::MaxSegment((size > 0).then_some(size))
         }
+        option::TELL_SENT => SocketOption::TellSent(on()?),
+        option::MAY_FRAGMENT => SocketOption::MayFragment(on()?),
         _ => return Ok(None),
     }))
 }

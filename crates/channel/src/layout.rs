@@ -15,7 +15,7 @@ pub const MAGIC_A: u64 = u64::from_le_bytes(*b"OUTBRD A");
 /// Marks segment F ("OUTBRD F").
 pub const MAGIC_F: u64 = u64::from_le_bytes(*b"OUTBRD F");
 /// The version of this layout, of the commands, the events and the control messages. Both sides must have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The unit of the data areas.
 pub const PAGE: usize = 1 << PAGE_LOG2;
@@ -96,6 +96,8 @@ pub(crate) mod record_a {
     pub(crate) const READ_LEAST: usize = 40;
     /// Of a connection: not zero once the program has accepted it. Of a listener: how many it has accepted.
     pub(crate) const TAKEN: usize = 48;
+    /// Not zero: do not wake the writer before the stream is sent up to here, either.
+    pub(crate) const SENT_WAKE: usize = 56;
     pub(crate) const SIZE: usize = 64;
 }
 
@@ -121,17 +123,18 @@ pub(crate) mod record_f {
     pub(crate) const LOCAL: usize = 64;
     /// Three words, as `LOCAL`.
     pub(crate) const REMOTE: usize = 88;
-    /// The logarithm of the size of a send ring that is of use; 0: not known.
-    pub(crate) const SEND_TARGET: usize = 112;
+    /// The size of a send ring that is of use, and how much of the stream was sent: [`SendWord`](crate::sending::SendWord).
+    pub(crate) const SENDING: usize = 112;
     /// Stream offset up to which queued bytes are in the send ring: the FEP reads lent files into it.
     pub(crate) const FILLED: usize = 120;
     pub(crate) const SIZE: usize = 128;
 }
 
 const _: () = {
-    assert!(record_a::TAKEN + 4 <= record_a::SIZE && record_a::SIZE.is_multiple_of(CACHE_LINE));
-    assert!(record_f::LOCAL + 24 <= record_f::REMOTE && record_f::REMOTE + 24 <= record_f::SEND_TARGET);
-    assert!(record_f::SEND_TARGET < record_f::FILLED && record_f::FILLED + 8 <= record_f::SIZE);
+    assert!(record_a::TAKEN + 4 <= record_a::SENT_WAKE);
+    assert!(record_a::SENT_WAKE + 8 <= record_a::SIZE && record_a::SIZE.is_multiple_of(CACHE_LINE));
+    assert!(record_f::LOCAL + 24 <= record_f::REMOTE && record_f::REMOTE + 24 <= record_f::SENDING);
+    assert!(record_f::SENDING < record_f::FILLED && record_f::FILLED + 8 <= record_f::SIZE);
     assert!(header_f::EVENTS_PRODUCED + CACHE_LINE <= header_f::INFO);
     assert!(
         tcp::TcpInfo::SIZE == 8 * header_f::INFO_WORDS && header_f::INFO + 8 * header_f::INFO_WORDS <= PAGE
@@ -338,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_what_version_4_says() {
+    fn the_layout_is_what_version_5_says() {
         let geometry = Geometry {
             sockets: 1024,
             waiters: 64,

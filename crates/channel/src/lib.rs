@@ -31,6 +31,7 @@ mod mapping;
 mod memory;
 mod offence;
 mod record;
+mod sending;
 mod urgent;
 
 use std::io;

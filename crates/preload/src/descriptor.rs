@@ -164,7 +164,7 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
     if table::contains(fd) {
         let held = table::find(fd);
         let address = std::ptr::with_exposed_provenance_mut::<c_int>(argument as usize);
-        if matches!(request, libc::FIONREAD | libc::TIOCOUTQ)
+        if matches!(request, libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD)
             && carried(held.as_ref()).is_some_and(|(_, outboard)| outboard.is_listening())
         {
             return errno::fail(libc::EINVAL);
@@ -195,6 +195,8 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
 
 /// Not among libc's constants.
 const SIOCATMARK: c_ulong = 0x8905;
+/// The same.
+const SIOCOUTQNSD: c_ulong = 0x894b;
 
 /// Whether the next byte of a stream that the stack carries is the urgent one.
 fn is_at_mark(held: Option<&Held>) -> Option<bool> {
@@ -211,12 +213,13 @@ pub(crate) extern "C-unwind" fn sockatmark(fd: c_int) -> c_int {
     if unsafe { ioctl(fd, SIOCATMARK, address) } < 0 { -1 } else { at_mark }
 }
 
-/// How much waits to be received (`FIONREAD`) or to be acknowledged (`SIOCOUTQ`).
+/// How much waits to be received (`FIONREAD`), to be acknowledged (`SIOCOUTQ`) or, on a stream, to be sent (`SIOCOUTQNSD`).
 fn answer(held: Option<&Held>, request: c_ulong) -> Option<c_int> {
     let (socket, outboard) = carried(held)?;
     let bytes = match request {
         libc::FIONREAD => outboard.receivable(),
         libc::TIOCOUTQ => outboard.unacknowledged(),
+        SIOCOUTQNSD if socket.kind == Kind::Stream => outboard.unsent(),
         _ => return None,
     };
     if bytes == 0 && socket.phase() == Phase::Both {

@@ -62,6 +62,18 @@ fn begin(
     transfer::send(socket, outboard, buffers, None, flags)
 }
 
+/// What a first send that may not wait takes: as Linux, what goes with the SYN.
+pub(crate) fn first_part<'a>(outboard: &Socket, buffers: &'a [IoSlice<'_>]) -> Vec<IoSlice<'a>> {
+    let mut room = outboard.segment_size().map_or(usize::MAX, |size| size as usize);
+    let mut part = Vec::with_capacity(buffers.len());
+    for buffer in buffers {
+        let count = buffer.len().min(room);
+        part.push(IoSlice::new(&buffer[..count]));
+        room -= count;
+    }
+    part
+}
+
 /// A send that began the connection waits for its outcome, if it may wait: Linux does.
 pub(crate) fn outcome(socket: &InetSocket, outboard: &Socket, sent: usize) -> io::Result<usize> {
     match wait_connected(outboard, socket.send_deadline()) {

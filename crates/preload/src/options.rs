@@ -27,7 +27,7 @@ const REFUSED: [(c_int, c_int); 9] = [
 ];
 
 /// Options that a socket may have before it becomes the stack's; they are read back from the kernel's socket then.
-const CARRIED: [(c_int, c_int); 18] = [
+const CARRIED: [(c_int, c_int); 20] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
@@ -42,10 +42,12 @@ const CARRIED: [(c_int, c_int); 18] = [
     (libc::SOL_TCP, libc::TCP_KEEPCNT),
     (libc::SOL_TCP, libc::TCP_USER_TIMEOUT),
     (libc::SOL_TCP, libc::TCP_DEFER_ACCEPT),
+    (libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT),
     (libc::SOL_TCP, libc::TCP_FASTOPEN),
     (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT),
     (libc::SOL_IP, libc::IP_TTL),
     (libc::SOL_IP, libc::IP_TOS),
+    (libc::SOL_IP, libc::IP_MTU_DISCOVER),
 ];
 
 /// Options that are kept as they were set before a socket becomes the stack's: the kernel's socket does not give them back,
@@ -253,10 +255,16 @@ fn meaning(level: c_int, name: c_int, bytes: &[u8]) -> Option<SocketOption> {
             SocketOption::UserTimeout(Duration::from_millis(u64::from(count)))
         }
         (libc::SOL_TCP, libc::TCP_DEFER_ACCEPT) => SocketOption::DeferAccept(seconds),
+        // More than an int is no limit.
+        (libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT) => SocketOption::NotSentLowWater(count),
         (libc::SOL_TCP, libc::TCP_FASTOPEN) => SocketOption::FastOpen(count),
         (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT) => SocketOption::FastOpenConnect(number != 0),
         (libc::SOL_IP, libc::IP_TTL) if number > 0 => SocketOption::Ttl(count),
         (libc::SOL_IP, libc::IP_TOS) => SocketOption::TypeOfService((count & 0xff) as u8),
+        // The others send what may not be fragmented, and heed what routers say.
+        (libc::SOL_IP, libc::IP_MTU_DISCOVER) => SocketOption::MayFragment(
+            ![libc::IP_PMTUDISC_WANT, libc::IP_PMTUDISC_DO, libc::IP_PMTUDISC_PROBE].contains(&number),
+        ),
         _ => return None,
     })
 }
@@ -364,6 +372,7 @@ fn stream_option(options: &Options, level: c_int, name: c_int) -> Option<c_int> 
     Some(match (level, name) {
         (libc::SOL_TCP, libc::TCP_NODELAY) => options.nodelay.into(),
         (libc::SOL_TCP, libc::TCP_CORK) => options.cork.into(),
+        (libc::SOL_IP, libc::IP_MTU_DISCOVER) if options.may_fragment => libc::IP_PMTUDISC_DONT,
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keepalive.into(),
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address.into(),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.urgent_inline.into(),
@@ -371,6 +380,9 @@ fn stream_option(options: &Options, level: c_int, name: c_int) -> Option<c_int> 
         (libc::SOL_TCP, libc::TCP_KEEPINTVL) => seconds(options.keepalive_interval),
         (libc::SOL_TCP, libc::TCP_KEEPCNT) => c_int::try_from(options.keepalive_probes).unwrap_or(c_int::MAX),
         (libc::SOL_TCP, libc::TCP_SYNCNT) => options.syn_retries?.into(),
+        (libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT) if options.not_sent_low_water > 0 => {
+            c_int::try_from(options.not_sent_low_water).ok()?
+        }
         (libc::SOL_TCP, libc::TCP_LINGER2) => {
             options.linger2.map(|time| if time.is_zero() { -1 } else { seconds(time) })?
         }

@@ -69,6 +69,11 @@ fn out_of(
     let deadline = socket.receive_deadline();
     let mut done = 0;
     loop {
+        // As Linux: nothing goes past the urgent byte, and where that is next, nobody waits for more.
+        if outboard.is_at_mark() && outboard.left_to_read() > 0 {
+            let nothing = done == 0 && socket.nonblocking();
+            return if nothing { Err(errno::error(libc::EAGAIN)) } else { Ok(done) };
+        }
         match move_out(outboard, pipe, (length - done).min(PIECE)) {
             Ok(Moved::Some(count)) => done += count,
             Ok(Moved::End) => return Ok(done),

@@ -224,8 +224,12 @@ pub(crate) fn send_with(
     match socket.kind {
         Kind::Stream => {
             let begins = outboard.begins_with_send();
+            if begins && socket.may_not_wait(flags) {
+                let first = fast_open::first_part(outboard, buffers);
+                return with_sigpipe(flags, send_stream(socket, outboard, &first, flags));
+            }
             let mut sent = send_stream(socket, outboard, buffers, flags);
-            if begins && !socket.may_not_wait(flags) {
+            if begins {
                 sent = sent.and_then(|count| fast_open::outcome(socket, outboard, count));
             }
             with_sigpipe(flags, sent)

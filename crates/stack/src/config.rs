@@ -141,7 +141,7 @@ pub struct SocketOptions {
     pub max_segment: Option<u16>,
     /// `TCP_USER_TIMEOUT`.
     pub user_timeout: Option<Duration>,
-    /// `TCP_LINGER2`: how long an orphan stays in FIN-WAIT-2; `None`: the stack's default.
+    /// `TCP_LINGER2`: how long an orphan stays in FIN-WAIT-2, zero: it is reset; `None`: the stack's default.
     pub linger2: Option<Duration>,
     /// `TCP_SYNCNT`: how often a SYN or SYN-ACK is sent again; `None`: the stack's default.
     pub syn_retries: Option<u8>,
@@ -152,6 +152,10 @@ pub struct SocketOptions {
     pub fast_open_connect: bool,
     /// `TCP_DEFER_ACCEPT`: a listener's connections are established only with their first data, or after this time.
     pub defer_accept: Option<Duration>,
+    /// See [`SocketOption::TellSent`].
+    pub tell_sent: bool,
+    /// See [`SocketOption::MayFragment`].
+    pub may_fragment: bool,
 }
 
 /// One option, changed while the socket lives.
@@ -193,6 +197,12 @@ pub enum SocketOption {
     FastOpenConnect(bool),
     /// `TCP_DEFER_ACCEPT`.
     DeferAccept(Option<Duration>),
+    /// The owner wants to hear of what a connection has sent, too, not only of what is acknowledged (for
+    /// `TCP_NOTSENT_LOWAT`).
+    TellSent(bool),
+    /// `IP_MTU_DISCOVER` says not to: a connection's packets may be fragmented on the way, and what routers say of their size does
+    /// not matter.
+    MayFragment(bool),
 }
 
 impl SocketOptions {
@@ -217,6 +227,8 @@ impl SocketOptions {
             SocketOption::FastOpen(limit) => self.fast_open = limit,
             SocketOption::FastOpenConnect(on) => self.fast_open_connect = on,
             SocketOption::DeferAccept(time) => self.defer_accept = time,
+            SocketOption::TellSent(on) => self.tell_sent = on,
+            SocketOption::MayFragment(on) => self.may_fragment = on,
         }
     }
 }

@@ -173,6 +173,9 @@ impl<B: BufferFamily> Stack<B> {
             // As on Linux, what may pass is not told to a socket that did not ask for it.
             tcp::IcmpError::NetworkUnreachable
             | tcp::IcmpError::HostUnreachable
+            | tcp::IcmpError::SourceRouteFailed
+            | tcp::IcmpError::HostUnknown
+            | tcp::IcmpError::HostIsolated
             | tcp::IcmpError::TimeExceeded
             | tcp::IcmpError::ParameterProblem => return self.find_udp_connected(tuple).is_some(),
         };
@@ -194,6 +197,12 @@ impl<B: BufferFamily> Stack<B> {
         let mtu = mtu.max(MIN_PATH_MTU);
         let taken = match quoted.protocol {
             Protocol::TCP => match self.find_tcp(&quoted.tuple) {
+                // It does not send what may not be fragmented: a message from long ago, or a forged one.
+                Some(Target::Socket(index))
+                    if self.sockets.get_index(index).is_some_and(|socket| socket.may_fragment) =>
+                {
+                    false
+                }
                 Some(Target::Socket(index)) => {
                     let verdict = self
                         .with_tcp(now, index, |connection| connection.handle_too_big(now, mtu, quoted.seq));
@@ -252,6 +261,9 @@ fn unreachable_error(code: u8) -> tcp::IcmpError {
         unreachable::PROTOCOL => tcp::IcmpError::ProtocolUnreachable,
         unreachable::PORT => tcp::IcmpError::PortUnreachable,
         unreachable::NET | 6 | 9 | 11 => tcp::IcmpError::NetworkUnreachable,
+        unreachable::SOURCE_ROUTE => tcp::IcmpError::SourceRouteFailed,
+        unreachable::HOST_UNKNOWN => tcp::IcmpError::HostUnknown,
+        unreachable::SOURCE_ISOLATED => tcp::IcmpError::HostIsolated,
         _ => tcp::IcmpError::HostUnreachable,
     }
 }

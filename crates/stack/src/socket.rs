@@ -48,6 +48,10 @@ pub(crate) struct Socket<B: BufferFamily> {
     pub(crate) orphan: bool,
     /// No owner has heard of it: it goes without a word.
     pub(crate) silent: bool,
+    /// Its owner hears of what it sends.
+    pub(crate) tells_sent: bool,
+    /// Its packets may be fragmented on the way.
+    pub(crate) may_fragment: bool,
 }
 
 /// Where a socket that wants output waits.
@@ -175,6 +179,8 @@ impl<B: BufferFamily> Socket<B> {
             tos: options.tos,
             orphan: false,
             silent: false,
+            tells_sent: options.tell_sent,
+            may_fragment: options.may_fragment,
         }
     }
 

@@ -301,6 +301,16 @@ impl<B: BufferFamily> Stack<B> {
                 }
             }
             SocketOption::ReuseAddress(_) | SocketOption::ReusePort(_) => self.set_reuse(id.index, option),
+            SocketOption::TellSent(on) => {
+                socket.tells_sent = on;
+                return self.set_tcp_option(now, id, option);
+            }
+            SocketOption::MayFragment(on) => {
+                socket.may_fragment = on;
+                if !matches!(socket.kind, Kind::Udp(_)) {
+                    return self.set_tcp_option(now, id, option);
+                }
+            }
             SocketOption::NoDelay(_)
             | SocketOption::Cork(_)
             | SocketOption::QuickAck(_)

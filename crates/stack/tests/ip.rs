@@ -5,7 +5,7 @@ mod common;
 
 use base::Duration;
 use common::{IF, LinkConfig, Offload, World, at, build, ip, mac};
-use outboard_stack::{DatagramMeta, Route, SocketError, SocketId, SocketOptions, StackConfig};
+use outboard_stack::{DatagramMeta, Route, SocketError, SocketId, SocketOption, SocketOptions, StackConfig};
 use std::net::{IpAddr, SocketAddr};
 use wire::ethernet::{EtherType, EthernetAddress};
 use wire::icmpv4::{Message, unreachable};
@@ -413,6 +413,28 @@ fn a_routers_word_against_experience_waits_for_a_timeout() {
     assert_eq!(world.stack(0).tcp(client).unwrap().mss(), mss, "RFC 5927 §7.2: a forged word does no harm");
     world.run_for(Duration::from_millis(700));
     assert_eq!(world.stack(0).tcp(client).unwrap().mss(), 600 - 52, "nothing comes through: it was right");
+}
+
+#[test]
+fn who_lets_its_packets_be_fragmented_does_not_heed_what_routers_say_of_their_size() {
+    for (may, flag, left) in [(false, 0x40, 1000 - 52), (true, 0, 1460 - 12)] {
+        let mut world = World::new(16, LinkConfig { offload: Offload::None, ..LinkConfig::default() });
+        let (client, _) = world.pair(80);
+        let now = world.now;
+        world.stack(0).set_option(now, client, SocketOption::MayFragment(may)).unwrap();
+        world.log = Some(Vec::new());
+        world.pump(0, client, &mut common::Outgoing::new(1, 4000));
+        world.flush();
+        let log = world.log.take().unwrap();
+        let sent: Vec<_> = log.iter().filter(|(from, frame)| *from == 0 && frame.len() > 500).collect();
+        assert!(!sent.is_empty());
+        assert!(sent.iter().all(|(_, frame)| frame[14 + 6] & 0x40 == flag));
+        let narrow = Message::Unreachable { code: unreachable::FRAGMENTATION_NEEDED, next_hop_mtu: 1000 };
+        let router = IpAddr::from([10, 0, 0, 254]);
+        let error = build::icmp(router, ip(0), narrow, &sent[0].1[14..14 + 28]);
+        world.inject(0, build::ethernet(1, 0, &error));
+        assert_eq!(world.stack(0).tcp(client).unwrap().mss(), left);
+    }
 }
 
 #[test]

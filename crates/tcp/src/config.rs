@@ -93,7 +93,8 @@ pub struct Config {
     /// The largest payload a segment may carry towards the peer: the path's MTU less 40 (IPv4) or 60 (IPv6), before
     /// TCP options are taken off.
     pub mss: u16,
-    /// The MSS announced to the peer: the interface's MTU less 40 or 60 (RFC 9293 §3.7.1).
+    /// The MSS announced to the peer: the interface's MTU less 40 or 60 (RFC 9293 §3.7.1), or less. No larger segments are sent
+    /// either.
     pub announced_mss: u16,
     /// The receive window at the start, in bytes.
     pub initial_window: u32,

@@ -248,12 +248,8 @@ impl Connection {
             return false;
         }
         match self.state {
-            // RFC 5927 §5: hard errors end a connection only while it is being opened. Linux ends an open by
-            // unreachable messages too; RFC 1122 §4.2.3.9 would have it wait for the SYN's retries.
-            State::SynSent | State::SynReceived
-                if error.is_hard()
-                    || matches!(error, IcmpError::HostUnreachable | IcmpError::NetworkUnreachable) =>
-            {
+            // RFC 5927 §5: hard errors end a connection only while it is being opened.
+            State::SynSent | State::SynReceived if error.ends_opening() => {
                 self.error = Some(error.as_error());
                 self.on_event(Event::ResetReceived);
             }
@@ -317,13 +313,15 @@ impl Connection {
     /// The peer no longer answers.
     pub(crate) fn on_timed_out(&mut self) {
         self.error = Some(self.soft_error.unwrap_or(Error::TimedOut));
-        // The peer may still be there: tell it, as Linux does for an established connection.
-        self.pending.reset = self.state.is_synchronised();
         self.on_event(Event::TimedOut);
     }
 
-    /// FIN-WAIT-2 without an owner, or TIME-WAIT, lasts from now.
+    /// FIN-WAIT-2 without an owner, or TIME-WAIT, lasts from now. An owner who wants none of the first leaves by a reset.
     pub(crate) fn start_linger(&mut self, now: Instant) {
+        if self.state == State::FinWait2 && self.settings.fin_wait_2_ms == 0 {
+            self.on_event(Event::Abort);
+            return;
+        }
         let wait = match self.state {
             State::TimeWait => self.settings.time_wait_ms,
             State::Closed

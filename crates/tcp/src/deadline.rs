@@ -40,6 +40,8 @@ impl Connection {
     /// FIN-WAIT-2 or TIME-WAIT is over, or the patience with a peer that does not read what an orphan has left.
     fn on_linger_over(&mut self) {
         if !self.on_event(Event::LingerExpired) {
+            // The other end is there, and would wait for ever.
+            self.pending.reset = true;
             self.on_timed_out();
         }
     }
@@ -92,6 +94,8 @@ impl Connection {
             None => self.pending.keepalives >= keepalive.count,
         };
         if expired {
+            // The peer may still be there: tell it, as Linux does, which gives up everything else in silence.
+            self.pending.reset = self.state.is_synchronised();
             self.on_timed_out();
             return;
         }

@@ -20,6 +20,12 @@ pub enum Error {
     ProtocolUnreachable = 6,
     /// The owner aborted the connection (`ECONNABORTED`).
     Aborted = 7,
+    /// A router could not follow the source route (`EOPNOTSUPP`).
+    SourceRouteFailed = 8,
+    /// A router says that there is no such host (`EHOSTDOWN`).
+    HostUnknown = 9,
+    /// A router says that it is cut off from the network (`ENONET`).
+    HostIsolated = 10,
 }
 
 impl Error {
@@ -32,6 +38,9 @@ impl Error {
             5 => Self::NetworkUnreachable,
             6 => Self::ProtocolUnreachable,
             7 => Self::Aborted,
+            8 => Self::SourceRouteFailed,
+            9 => Self::HostUnknown,
+            10 => Self::HostIsolated,
             _ => return None,
         })
     }
@@ -47,6 +56,9 @@ impl fmt::Display for Error {
             Self::NetworkUnreachable => "network is unreachable",
             Self::ProtocolUnreachable => "protocol not available",
             Self::Aborted => "connection aborted",
+            Self::SourceRouteFailed => "source route failed",
+            Self::HostUnknown => "host is unknown",
+            Self::HostIsolated => "host is not on the network",
         })
     }
 }
@@ -58,8 +70,14 @@ impl core::error::Error for Error {}
 pub enum IcmpError {
     /// Destination network unreachable, or unknown.
     NetworkUnreachable,
-    /// Destination host unreachable, unknown, or administratively prohibited.
+    /// Destination host unreachable, or administratively prohibited.
     HostUnreachable,
+    /// The source route failed.
+    SourceRouteFailed,
+    /// Destination host unknown.
+    HostUnknown,
+    /// Source host isolated.
+    HostIsolated,
     /// Protocol unreachable.
     ProtocolUnreachable,
     /// Port unreachable.
@@ -76,8 +94,25 @@ impl IcmpError {
         matches!(self, Self::ProtocolUnreachable | Self::PortUnreachable)
     }
 
+    /// Whether it ends an attempt to connect, on Linux and here: hard ones, and what else is unreachable (RFC 1122 §4.2.3.9 would
+    /// have it wait for the SYN's retries).
+    pub(crate) const fn ends_opening(self) -> bool {
+        match self {
+            Self::NetworkUnreachable
+            | Self::HostUnreachable
+            | Self::SourceRouteFailed
+            | Self::HostUnknown
+            | Self::HostIsolated => true,
+            Self::ProtocolUnreachable | Self::PortUnreachable => self.is_hard(),
+            Self::TimeExceeded | Self::ParameterProblem => false,
+        }
+    }
+
     pub(crate) const fn as_error(self) -> Error {
         match self {
+            Self::SourceRouteFailed => Error::SourceRouteFailed,
+            Self::HostUnknown => Error::HostUnknown,
+            Self::HostIsolated => Error::HostIsolated,
             Self::NetworkUnreachable => Error::NetworkUnreachable,
             Self::HostUnreachable | Self::TimeExceeded | Self::ParameterProblem => Error::HostUnreachable,
             Self::ProtocolUnreachable => Error::ProtocolUnreachable,

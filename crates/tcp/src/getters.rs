@@ -271,7 +271,7 @@ impl Connection {
         self.congestion.algorithm()
     }
 
-    /// `TCP_LINGER2`: how long FIN-WAIT-2 lasts after the owner has closed.
+    /// `TCP_LINGER2`: how long FIN-WAIT-2 lasts after the owner has closed; zero: the connection is reset instead.
     pub fn set_linger2(&mut self, time: Duration) {
         self.settings.fin_wait_2_ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
     }

@@ -167,7 +167,8 @@ impl Connection {
             | u8::from(settings.window_scaling) << 2
             | u8::from(settings.ecn) << 3
             | u8::from(matches!(self.fast_open, FastOpenProgress::Acknowledged | FastOpenProgress::Taken))
-                << 5;
+                << 5
+            | u8::from(self.fast_open == FastOpenProgress::Taken) << 7;
         if settings.window_scaling {
             (info.snd_wscale, info.rcv_wscale) = (self.send.scale, self.recv.scale);
         }
@@ -177,7 +178,10 @@ impl Connection {
         info.rttvar = micros(self.rtt.rttvar);
         info.rcv_rtt = micros(self.recv.round_trip.get());
         info.min_rtt = if self.rtt.has_sample() { micros(self.rtt.min_rtt) } else { u32::MAX };
-        info.snd_mss = self.send.mss.into();
+        info.snd_mss = match self.awaits_data() {
+            true => self.syn_payload_len(0), // what the first send may be
+            false => self.send.mss.into(),
+        };
         info.rcv_mss = self.recv.segment_size.max(self.least_receive_mss()).into();
         info.pmtu = u32::from(self.send.path_mss) + if self.ends.is_ipv4() { 40 } else { 60 };
         info.advmss =

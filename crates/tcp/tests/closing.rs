@@ -115,6 +115,29 @@ fn fin_wait_2_without_an_owner_ends() {
 }
 
 #[test]
+fn fin_wait_2_without_an_owner_that_wants_none_of_it_is_a_reset() {
+    for closed_early in [true, false] {
+        let mut peer = established();
+        peer.conn.set_linger2(Duration::ZERO);
+        if closed_early {
+            peer.conn.handle_close(peer.now);
+            peer.drain();
+            peer.ack(1);
+        } else {
+            peer.conn.handle_shutdown();
+            peer.drain();
+            peer.ack(1);
+            assert_eq!((peer.conn.state(), peer.poll()), (State::FinWait2, None));
+            peer.conn.handle_close(peer.now);
+        }
+        assert_eq!(peer.conn.state(), State::Closed);
+        let reset = peer.poll().unwrap();
+        assert_eq!((reset.flags, reset.seq), (RST | ACK, 1));
+        assert_eq!(peer.poll(), None);
+    }
+}
+
+#[test]
 fn an_abort_resets_and_frees() {
     let mut peer = established();
     peer.send(5000);
@@ -141,6 +164,7 @@ fn retransmissions_end_after_r2() {
     assert_eq!(sent, 15);
     assert!(peer.now.saturating_since(start) > Duration::from_secs(100));
     assert_eq!(peer.conn.error(), Some(Error::TimedOut));
+    assert_eq!(peer.poll(), None, "given up in silence");
 }
 
 fn time_wait(timestamps: Option<u32>) -> (Peer, TimeWait) {

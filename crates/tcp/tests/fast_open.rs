@@ -4,7 +4,7 @@
 mod harness;
 
 use base::{Duration, Instant, SeqNumber};
-use harness::peer::{ACK, IRS, ISS, Peer, RST, SYN, SYN_ACK, blank};
+use harness::peer::{ACK, FIN_ACK, IRS, ISS, Peer, RST, SYN, SYN_ACK, blank};
 use harness::world::addresses;
 use harness::{CheckedBuffer, pattern};
 use tcp::{
@@ -152,11 +152,13 @@ fn who_has_no_cookie_asks_for_one_and_sends_nothing_in_the_syn() {
 }
 
 #[test]
-fn the_syn_takes_no_more_than_the_known_mss_less_the_options() {
+fn the_syn_takes_no_more_than_the_known_mss_less_all_options() {
     for (known, expected) in [(1000u16, 1000u32), (0, 536), (9000, 1460)] {
+        let peer = client(FastOpen { peer_mss: known, ..with_cookie() }, 0);
+        assert_eq!(peer.conn.tcp_info(peer.now).snd_mss, expected - 40, "what the first send may be");
         let mut peer = client(FastOpen { peer_mss: known, ..with_cookie() }, 5000);
         let syn = next(&mut peer);
-        assert_eq!(syn.len + syn.header.options.emitted_len() as u32, expected);
+        assert_eq!(syn.len, expected - 40, "there is room for all options");
         assert_eq!(u32::from(syn.segment_size), syn.len, "it is not cut");
         assert!(peer.poll_raw().is_none(), "the rest waits for the handshake");
         syn_ack(&mut peer, syn.len.into(), None, b"");
@@ -204,7 +206,7 @@ fn a_syn_ack_may_bring_data() {
 #[test]
 fn a_server_takes_the_data_gives_a_cookie_and_answers_before_the_handshake_is_over() {
     let mut peer = server(&Config { nodelay: true, ..Config::default() }, 300);
-    peer.conn.give_cookie(cookie());
+    peer.conn.give_cookie(cookie(), false);
     assert!(peer.conn.is_early());
     assert_eq!((peer.conn.received_to(), peer.conn.fast_open()), (300, FastOpenProgress::Taken));
     let answer = next(&mut peer);
@@ -223,6 +225,19 @@ fn a_server_takes_the_data_gives_a_cookie_and_answers_before_the_handshake_is_ov
 }
 
 #[test]
+fn the_cookie_comes_in_the_option_that_the_syn_had() {
+    for experimental in [false, true] {
+        let mut peer = server(&Config::default(), 300);
+        peer.conn.give_cookie(cookie(), experimental);
+        let options = next(&mut peer).header.options;
+        assert_eq!((options.fast_open, options.fast_open_experimental), (Some(cookie()), experimental));
+        peer.wait_for_deadline();
+        let again = next(&mut peer).header.options;
+        assert_eq!((again.fast_open, again.fast_open_experimental), (None, experimental));
+    }
+}
+
+#[test]
 fn what_is_queued_before_the_syn_ack_goes_with_it() {
     let mut peer = server(&Config::default(), 300);
     peer.send(200);
@@ -236,7 +251,7 @@ fn what_is_queued_before_the_syn_ack_goes_with_it() {
 #[test]
 fn a_lost_syn_ack_is_repeated_without_its_data_which_follows_the_handshake() {
     let mut peer = server(&Config::default(), 300);
-    peer.conn.give_cookie(cookie());
+    peer.conn.give_cookie(cookie(), false);
     peer.send(200);
     next(&mut peer);
     peer.wait_for_deadline();
@@ -272,16 +287,40 @@ fn the_client_of_an_early_connection_can_reset_it_or_vanish() {
         peer.drain();
     }
     assert_eq!(peer.conn.error(), Some(Error::TimedOut));
+}
 
+#[test]
+fn an_owner_that_has_done_with_an_early_connection_ends_it_before_the_handshake_is_over() {
+    for (len, acks) in [(0, vec![1]), (100, vec![101]), (0, vec![0, 1]), (100, vec![0, 100, 101])] {
+        let mut peer = server(&Config::default(), 300);
+        next(&mut peer);
+        peer.conn.handle_consumed(peer.now, 300);
+        peer.send(len);
+        peer.conn.handle_close(peer.now);
+        let end = next(&mut peer);
+        assert_eq!((end.header.flags & FIN_ACK, u64::from(end.len)), (FIN_ACK, len));
+        assert!(peer.poll_raw().is_none());
+        for ack in acks {
+            assert!(matches!(peer.conn.state(), State::SynReceived | State::FinWait1));
+            peer.ack(ack);
+        }
+        assert_eq!(peer.conn.state(), State::FinWait2);
+    }
+    // It is lost: the SYN-ACK goes again, and the end follows the handshake.
     let mut peer = server(&Config::default(), 300);
     next(&mut peer);
     peer.conn.handle_consumed(peer.now, 300);
-    peer.send(100);
     peer.conn.handle_close(peer.now);
-    assert_eq!(peer.drain(), [(0, 100)], "the FIN waits for the handshake");
-    peer.ack(100);
+    next(&mut peer);
+    peer.wait_for_deadline();
+    assert_eq!(next(&mut peer).header.flags, SYN_ACK);
+    peer.ack(0);
     assert_eq!(peer.conn.state(), State::FinWait1);
-    assert_eq!(peer.drain(), [(100, 0)]);
+    peer.wait_for_deadline();
+    let again = next(&mut peer);
+    assert_eq!((again.header.flags, again.len), (FIN_ACK, 0));
+    peer.ack(1);
+    assert_eq!(peer.conn.state(), State::FinWait2);
 }
 
 #[test]

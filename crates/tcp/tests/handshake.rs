@@ -173,6 +173,37 @@ fn data_and_fin_queued_early_follow_the_handshake() {
 }
 
 #[test]
+fn an_attempt_ends_with_what_a_router_says_of_the_way() {
+    for (told, error) in [
+        (IcmpError::NetworkUnreachable, Some(Error::NetworkUnreachable)),
+        (IcmpError::HostUnreachable, Some(Error::HostUnreachable)),
+        (IcmpError::ProtocolUnreachable, Some(Error::ProtocolUnreachable)),
+        (IcmpError::PortUnreachable, Some(Error::Refused)),
+        (IcmpError::SourceRouteFailed, Some(Error::SourceRouteFailed)),
+        (IcmpError::HostUnknown, Some(Error::HostUnknown)),
+        (IcmpError::HostIsolated, Some(Error::HostIsolated)),
+        (IcmpError::TimeExceeded, None),
+        (IcmpError::ParameterProblem, None),
+    ] {
+        let mut peer = Peer::syn_sent(&Config::default());
+        assert!(peer.conn.handle_icmp_error(told, base::SeqNumber(ISS)));
+        assert_eq!(peer.conn.error(), error, "{told:?}");
+        assert_eq!(peer.conn.state() == State::Closed, error.is_some());
+    }
+}
+
+#[test]
+fn segments_are_no_larger_than_what_was_announced_whatever_the_path_takes() {
+    let config = Config { mss: 1460, announced_mss: 1000, ..Config::default() };
+    let options = Options { mss: Some(1460), ..Options::default() };
+    let peer = Peer::established_with(&config, options);
+    assert_eq!(peer.conn.mss(), 1000);
+    assert_eq!(peer.conn.tcp_info(peer.now).pmtu, 1500);
+    let options = Options { mss: Some(700), ..Options::default() };
+    assert_eq!(Peer::established_with(&config, options).conn.mss(), 700, "the peer's word counts, too");
+}
+
+#[test]
 fn icmp_errors_count_only_for_what_is_in_flight() {
     let mut peer = Peer::syn_sent(&Config::default());
     let iss = base::SeqNumber(ISS);

@@ -146,7 +146,7 @@ fn without_timestamps_only_the_mss_survives() {
 fn the_mss_is_rounded_down_to_one_that_the_cookie_can_tell() {
     let told = |mss: Option<u16>| {
         let offered = Options { mss, ..full_options() };
-        let config = Config { mss: 9000, ..Config::default() };
+        let config = Config { mss: 9000, announced_mss: 9000, ..Config::default() };
         let answer = cookies().answer(now(), &config, ends(), &segment(syn(offered, Flags::empty()), b""));
         open(&config, &answer, b"").0.mss() + 12
     };

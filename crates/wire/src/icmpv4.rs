@@ -20,6 +20,10 @@ pub mod unreachable {
     pub const FRAGMENTATION_NEEDED: u8 = 4;
     /// A source route failed.
     pub const SOURCE_ROUTE: u8 = 5;
+    /// There is no such host.
+    pub const HOST_UNKNOWN: u8 = 7;
+    /// The sender is cut off from the network.
+    pub const SOURCE_ISOLATED: u8 = 8;
     /// Forbidden by an administrator.
     pub const PROHIBITED: u8 = 13;
 }

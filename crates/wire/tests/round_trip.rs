@@ -134,6 +134,7 @@ proptest! {
             prop_assert!(options.emitted_len() + one_more > 40);
         }
         if options.fast_open != fitting.fast_open {
+            prop_assert!(!fitting.fast_open_experimental);
             prop_assert!(options.mss.is_some() && options.window_scale.is_some());
         }
     }
@@ -176,6 +177,8 @@ fn malformed_tcp_options_end_the_options_and_nothing_else() {
         &[99, 4, 7, 7],
         &[5, 3, 7, 0],
         &[34, 3, 0, 0],
+        &[254, 4, 0xf9, 0x88],
+        &[254, 3, 0xf9, 0],
     ] {
         let mut bytes = vec![2, 4, 0x05, 0xb4];
         bytes.extend_from_slice(tail);
@@ -185,4 +188,20 @@ fn malformed_tcp_options_end_the_options_and_nothing_else() {
     }
     assert_eq!(parse(&[2, 3, 9, 3, 3, 7]).window_scale, Some(7), "a known one of a wrong length is skipped");
     assert_eq!(parse(&[1, 3, 3, 7, 2, 4, 1, 0]).mss, Some(256));
+}
+
+#[test]
+fn a_fast_open_cookie_may_come_in_the_experimental_option() {
+    let parse = |bytes: &[u8]| {
+        let options = Options::parse(bytes);
+        (options.fast_open.map(|cookie| cookie.to_vec()), options.fast_open_experimental)
+    };
+    assert_eq!(parse(&[254, 4, 0xf9, 0x89]), (Some(vec![]), true));
+    assert_eq!(parse(&[1, 1, 254, 8, 0xf9, 0x89, 1, 2, 3, 4]), (Some(vec![1, 2, 3, 4]), true));
+    assert_eq!(
+        parse(&[254, 6, 0xf9, 0x89, 1, 2, 34, 4, 3, 4]),
+        (Some(vec![3, 4]), false),
+        "its own number goes first"
+    );
+    assert_eq!(parse(&[34, 4, 3, 4, 254, 6, 0xf9, 0x89, 1, 2]), (Some(vec![3, 4]), false));
 }

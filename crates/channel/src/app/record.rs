@@ -11,6 +11,7 @@ use crate::State;
 use crate::fep::ALL_WAITERS;
 use crate::layout::{record_a, record_f};
 use crate::record::address_from_words;
+use crate::sending::SendWord;
 use crate::urgent::UrgentWord;
 
 /// What the FEP published of a socket, and what this side tells of it.
@@ -62,7 +63,13 @@ impl<'a> Record<'a> {
 
     /// The logarithm of the size of a send ring that is of use; 0: not known.
     pub(super) fn send_target(&self) -> u32 {
-        self.load(record_f::SEND_TARGET) as u32
+        SendWord(self.load(record_f::SENDING)).target()
+    }
+
+    /// Of a stream that is queued up to `queued`: bytes that have not been sent, as far as the FEP has told, and whether it has
+    /// heard of all of them. To be asked of sockets only whose FEP was told that this matters (`SocketOption::TellSent`).
+    pub fn unsent(&self, queued: u64) -> (u64, bool) {
+        SendWord(self.load(record_f::SENDING)).unsent(queued)
     }
 
     /// Stream offset up to which the FEP has read lent files into the send ring.
@@ -131,6 +138,12 @@ impl<'a> Record<'a> {
     /// The writer is woken when `acked` is at least this; at the end of sending or an error in any case.
     pub fn set_write_wake(&self, offset: u64) {
         self.store(record_a::WRITE_WAKE, offset);
+    }
+
+    /// The writer is not woken either before the stream is sent up to `offset`, which is not beyond what is queued; 0: that does
+    /// not matter.
+    pub fn set_sent_wake(&self, offset: u64) {
+        self.store(record_a::SENT_WAKE, offset);
     }
 
     /// Asks for READY events. Look at the socket after switching them on: only what changes from then on makes events.

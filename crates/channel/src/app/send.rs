@@ -314,6 +314,14 @@ impl SendStream {
         Ok(count)
     }
 
+    /// Says in which manner what was queued last was meant.
+    ///
+    /// # Errors
+    /// `ENETDOWN`: the channel is closed.
+    pub fn announce(&mut self, manner: Manner) -> io::Result<()> {
+        self.0.commit_in(0, manner)
+    }
+
     /// Room to produce in, in one piece: at least one byte, at most `wanted`. [`commit`](Self::commit) queues what was
     /// produced there; reserving or writing again before that gives it up.
     ///

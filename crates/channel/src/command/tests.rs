@@ -59,6 +59,8 @@ fn commands() -> Vec<Command> {
         SocketOption::DeferAccept(Some(Duration::from_secs(5))),
         SocketOption::MaxSegment(None),
         SocketOption::MaxSegment(Some(1100)),
+        SocketOption::TellSent(true),
+        SocketOption::MayFragment(true),
     ] {
         all.push(Command::SetOption { socket, sequence, option });
     }

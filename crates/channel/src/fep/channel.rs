@@ -17,6 +17,7 @@ use crate::mapping::MemoryUse;
 use crate::memory::{self, Incoming};
 use crate::offence::CLOSED_IN_ORDER;
 use crate::record::{address_words, info_words};
+use crate::sending::SendWord;
 use crate::{Command, Event, Offence, State};
 
 /// One application's channel: commands in, events and records out. Dropping it closes it.
@@ -288,8 +289,8 @@ impl AppChannel {
         };
         let readable = state.intersects(State::ENDS_READING | State::LISTENING)
             || reached(record_f::RECEIVED, record_a::READ_WAKE);
-        let writable =
-            state.intersects(State::ENDS_WRITING) || reached(record_f::ACKED, record_a::WRITE_WAKE);
+        let writable = state.intersects(State::ENDS_WRITING)
+            || (reached(record_f::ACKED, record_a::WRITE_WAKE) && self.has_sent_enough(socket));
         if readable {
             self.wake(socket, record_a::READER);
         }
@@ -316,6 +317,12 @@ impl AppChannel {
     fn has_least(&self, socket: u32) -> bool {
         let least = self.shared.load_a(socket, record_a::READ_LEAST, Ordering::Relaxed);
         least != 0 && self.shared.load_f(socket, record_f::RECEIVED) >= least
+    }
+
+    /// Whether as much is sent as a writer that cares for that waits for.
+    fn has_sent_enough(&self, socket: u32) -> bool {
+        let mark = self.shared.load_a(socket, record_a::SENT_WAKE, Ordering::Relaxed);
+        mark == 0 || SendWord(self.shared.load_f(socket, record_f::SENDING)).has_sent(mark)
     }
 
     /// Moves events that did not fit into the ring. Polling commands and preparing to sleep do it too.

@@ -7,6 +7,7 @@ use super::lent::{Fill, Filling, Fills, LentFile};
 use super::segments::Shared;
 use crate::Offence;
 use crate::layout::{MAX_FILL, MIN_FILL, RingLocation, record_a, record_f};
+use crate::sending::SendWord;
 
 const UNASSIGNED: u32 = u32::MAX;
 
@@ -20,8 +21,8 @@ pub(super) struct SendSide {
     queued: u64,
     /// Published.
     acked: u64,
-    /// Published: the logarithm of the ring that is of use.
-    target_log2: u8,
+    /// Published: the ring that is of use, and how much was sent, if the application wants to know.
+    told: SendWord,
     socket: u32,
     /// Bytes of lent files that are queued and not in the ring yet.
     fills: Fills,
@@ -35,7 +36,7 @@ impl SendSide {
             size: 0,
             queued: 0,
             acked: 0,
-            target_log2: 0,
+            told: SendWord::default(),
             socket: UNASSIGNED,
             fills: None,
         }
@@ -171,9 +172,18 @@ impl SendSide {
     /// Tells the application what ring is of use: one that holds a window in flight and one being written.
     pub(super) fn publish_target(&mut self, congestion_window: u32) {
         let log2 = (u64::from(congestion_window.max(1)) * 2).next_power_of_two().ilog2() as u8;
-        if log2 != self.target_log2 && self.socket != UNASSIGNED {
-            self.target_log2 = log2;
-            self.shared.store_f(self.socket, record_f::SEND_TARGET, log2.into(), Ordering::Relaxed);
+        self.tell(self.told.with_target(log2));
+    }
+
+    /// Tells the application that of all it is known to have queued, what is before `sent_to` has been sent.
+    pub(super) fn publish_sent(&mut self, sent_to: u64) {
+        self.tell(self.told.with_sent(self.queued, sent_to));
+    }
+
+    fn tell(&mut self, word: SendWord) {
+        if word != self.told && self.socket != UNASSIGNED {
+            self.told = word;
+            self.shared.store_f(self.socket, record_f::SENDING, word.0, Ordering::Release);
         }
     }
 

@@ -90,6 +90,11 @@ impl StreamRings {
         self.send.publish_target(congestion_window);
     }
 
+    /// Tells the application what has been sent of all it is known to have queued.
+    pub fn publish_sent(&mut self, sent_to: u64) {
+        self.send.publish_sent(sent_to);
+    }
+
     /// Tells the application where its peer's urgent byte is, before [`publish_received`](Self::publish_received) tells of it. True:
     /// that is news, and who waits is to be told by [`AppChannel::notify_urgent`](super::AppChannel::notify_urgent).
     pub fn publish_urgent(&mut self, mark: UrgentMark) -> bool {

@@ -274,3 +274,39 @@ fn the_doorbell_rings_once_a_sleep() {
         world.work().unwrap();
     }
 }
+
+#[test]
+fn a_writer_who_cares_for_it_is_woken_only_when_enough_is_sent() {
+    let mut world = World::new();
+    let socket = world.open();
+    let app = world.app.clone();
+    let mut waiter = app.waiter_with_bell().unwrap();
+    let record = app.record(socket);
+    let mut writer = SendStream::new(app.clone(), socket);
+    assert_eq!(writer.write(&[IoSlice::new(&bytes(0, 5000))]).unwrap(), 5000);
+    assert_eq!(record.unsent(5000), (5000, false), "nobody has heard of them");
+    assert_eq!(world.work(), Ok(vec![]));
+    world.stream(socket).publish_sent(1000);
+    world.stream(socket).publish_window(10_000);
+    assert_eq!((record.unsent(5000), record.unsent(5001)), ((4000, true), (4001, false)));
+    record.set_writer(waiter.slot());
+    record.set_write_wake(0);
+    record.set_sent_wake(3000);
+    waiter.prepare();
+    world.fep.notify(socket);
+    assert!(!is_readable(&waiter), "acknowledged is enough, sent is not");
+    world.stream(socket).publish_sent(3000);
+    world.fep.notify(socket);
+    assert!(is_readable(&waiter) && waiter.is_rung());
+    waiter.cancel();
+    record.set_write_wake(4000);
+    waiter.prepare();
+    world.stream(socket).publish_sent(5000);
+    world.fep.notify(socket);
+    assert!(!is_readable(&waiter), "sent is enough, acknowledged is not");
+    world.stream(socket).publish_acked(4000);
+    world.fep.notify(socket);
+    assert!(waiter.is_rung());
+    waiter.cancel();
+    assert_eq!(record.unsent(5000), (0, true));
+}

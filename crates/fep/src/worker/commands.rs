@@ -507,7 +507,12 @@ impl Core {
                 return Ok(Ok(())); // the stack has no window to keep
             }
         }
-        Ok(self.stack.set_option(now, live.id, option).map_err(errno))
+        let answer = self.stack.set_option(now, live.id, option).map_err(errno);
+        if option == SocketOption::TellSent(true) && live.kind == LiveKind::Connection {
+            // Whoever asked relies on it from the answer on.
+            self.publish_connection(now, app, socket)?;
+        }
+        Ok(answer)
     }
 
     /// A ring never gets smaller than the window that the peer was promised.

@@ -72,11 +72,15 @@ impl Core {
     pub(super) fn publish_connection(&mut self, now: Instant, app: u32, socket: u32) -> Result<(), Offence> {
         let before = self.apps[app].channel.state(socket);
         let Some(live) = self.apps[app].live(socket).copied() else { return Ok(()) };
+        let tells_sent = self.stack.tells_sent(live.id);
         let Some((connection, rings)) = self.stack.tcp_and_stream(live.id) else { return Ok(()) };
         let received = connection.received_to();
         let has_received = received > connection.consumed_to();
         rings.publish_acked(connection.acked_to());
         rings.publish_window(connection.congestion_window());
+        if tells_sent {
+            rings.publish_sent(connection.sent_to());
+        }
         let is_urgent = connection.urgent().is_some_and(|mark| rings.publish_urgent(mark));
         rings.publish_received(received);
         let state = connection_state(connection, &live, before);
@@ -196,5 +200,8 @@ fn errno(error: tcp::Error, connection: &tcp::Connection) -> i32 {
         tcp::Error::NetworkUnreachable => libc::ENETUNREACH,
         tcp::Error::ProtocolUnreachable => libc::ENOPROTOOPT,
         tcp::Error::Aborted => libc::ECONNABORTED,
+        tcp::Error::SourceRouteFailed => libc::EOPNOTSUPP,
+        tcp::Error::HostUnknown => libc::EHOSTDOWN,
+        tcp::Error::HostIsolated => libc::ENONET,
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`Socket`] (opening, connecting, closing), `sides` ([`Sender`] and [`Receiver`], the data paths),
 //! `readiness` (what a socket is ready for, and the marks that decide when the stack rings), [`Waiter`] (sleeping),
-//! `bulk` (sleeping longer while much comes in), [`Patience`] (spinning).
+//! `unsent` (`TCP_NOTSENT_LOWAT`), `bulk` (sleeping longer while much comes in), [`Patience`] (spinning).
 
 mod bulk;
 mod datagram;
@@ -15,6 +15,7 @@ mod readiness;
 mod sides;
 mod socket;
 mod types;
+mod unsent;
 mod urgent;
 mod waiter;
 

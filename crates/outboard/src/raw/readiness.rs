@@ -103,6 +103,7 @@ impl Socket {
             return self.set_datagram_room_mark();
         }
         let queued = self.shared.queued.load(Ordering::Relaxed);
+        self.set_sent_mark(queued);
         self.record().set_write_wake(queued.saturating_sub(self.useful_room() as u64));
     }
 
@@ -115,7 +116,7 @@ impl Socket {
         if self.kind == Kind::Datagram {
             return self.has_datagram_room();
         }
-        self.unacknowledged() <= self.useful_room()
+        self.unacknowledged() <= self.useful_room() && self.has_sent_enough()
     }
 
     fn has_accepted(&self) -> bool {

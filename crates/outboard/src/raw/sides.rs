@@ -119,7 +119,7 @@ impl Socket {
 
     /// The sending side, locked.
     pub fn sender(&self) -> Sender<'_> {
-        Sender { socket: self, side: lock(&self.send.side) }
+        Sender { socket: self, side: lock(&self.send.side), allowance: usize::MAX }
     }
 }
 
@@ -218,6 +218,8 @@ impl Receiver<'_> {
 pub struct Sender<'a> {
     socket: &'a Socket,
     side: MutexGuard<'a, SendSide>,
+    /// How much of the space may be filled.
+    allowance: usize,
 }
 
 impl Sender<'_> {
@@ -236,8 +238,12 @@ impl Sender<'_> {
     fn send_in(&mut self, buffers: &[IoSlice<'_>], manner: Manner) -> io::Result<usize> {
         self.check_open()?;
         let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        let socket = self.socket;
         let stream = self.stream()?;
-        let outcome = stream.write_in(buffers, manner);
+        let outcome = match socket.not_sent_low_water() {
+            None => stream.write_in(buffers, manner),
+            Some(low_water) => socket.send_below(stream, buffers, manner, low_water),
+        };
         let queued = stream.queued();
         self.note(queued, !matches!(outcome, Ok(count) if count == wanted));
         outcome
@@ -248,6 +254,10 @@ impl Sender<'_> {
     pub fn send_file(&mut self, file: &LentFile, offset: u64, count: usize) -> io::Result<Option<usize>> {
         let Some(number) = file.number() else { return Ok(None) };
         self.check_open()?;
+        if self.socket.not_sent_low_water().is_some() {
+            // It is queued bit by bit.
+            return Ok(None);
+        }
         let stream = self.stream()?;
         let outcome = stream.fill(number, offset, count);
         let queued = stream.queued();
@@ -258,7 +268,18 @@ impl Sender<'_> {
     /// Makes room to produce in, at least one byte; fails with `EAGAIN` if there is none.
     pub fn prepare(&mut self, wanted: usize) -> io::Result<()> {
         self.check_open()?;
-        let outcome = self.stream()?.reserve(wanted).map(|_| ());
+        let socket = self.socket;
+        let stream = self.stream()?;
+        let queued = stream.queued();
+        let allowance = match socket.not_sent_low_water() {
+            None => usize::MAX,
+            Some(low_water) => socket.sendable(queued, wanted, low_water),
+        };
+        let outcome = match allowance {
+            0 if wanted > 0 => Err(errno(libc::EAGAIN)),
+            _ => stream.reserve(wanted.min(allowance)).map(|_| ()),
+        };
+        self.allowance = allowance;
         if outcome.is_err() {
             let queued = self.stream()?.queued();
             self.note(queued, true);
@@ -268,6 +289,7 @@ impl Sender<'_> {
 
     /// The room that [`prepare`](Self::prepare) made, in one piece, at most `wanted` bytes.
     pub fn space(&mut self, wanted: usize) -> &mut [u8] {
+        let wanted = wanted.min(self.allowance);
         match &mut *self.side {
             SendSide::Stream(stream) => stream.space(wanted),
             SendSide::Datagrams(_) => &mut [],
@@ -287,12 +309,14 @@ impl Sender<'_> {
     }
 
     /// After a send: what is queued now; whether it found too little room.
-    fn note(&self, queued: u64, blocked: bool) {
+    fn note(&mut self, queued: u64, blocked: bool) {
         let socket = self.socket;
         socket.shared.queued.store(queued, Ordering::Relaxed);
         socket.look_after_memory();
         if blocked {
-            socket.note_blocked();
+            let is_full =
+                socket.not_sent_low_water().is_none() || self.stream().is_ok_and(|stream| stream.room() == 0);
+            socket.note_blocked(is_full);
         }
     }
 
@@ -330,10 +354,10 @@ impl Socket {
         }
     }
 
-    /// A send found too little room: what is queued is what fits, and the stack is asked to say when there is room.
-    pub(super) fn note_blocked(&self) {
+    /// A send found too little room, and the stack is asked to say when there is more. `is_full`: what is queued is what fits.
+    pub(super) fn note_blocked(&self, is_full: bool) {
         let taken = self.unacknowledged();
-        if taken > 0 {
+        if is_full && taken > 0 {
             self.progress.send_capacity.store(taken, Ordering::Relaxed);
         }
         self.progress.blocked_sends.fetch_add(1, Ordering::Relaxed);

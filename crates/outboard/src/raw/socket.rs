@@ -65,6 +65,10 @@ pub(super) struct Progress {
     pub(super) write_mark_set: AtomicBool,
     /// Bytes that make a stream readable; 0 counts as 1.
     pub(super) low_water: AtomicU32,
+    /// Bytes not sent that keep a send from queueing more; 0: that does not matter.
+    pub(super) not_sent_low_water: AtomicU32,
+    /// What one of Linux' segment buffers would take, once it is known for good; else 0.
+    pub(super) segment_buffer: AtomicU32,
     pub(super) meter: Meter,
     /// The program gave it up by [`Socket::abort`].
     aborted: AtomicBool,
@@ -213,6 +217,7 @@ impl Socket {
             self.set_send_limit(options.send_buffer as usize);
         }
         self.progress.low_water.store(options.receive_low_water, Ordering::Relaxed);
+        self.progress.not_sent_low_water.store(options.not_sent_low_water, Ordering::Relaxed);
         self.set_urgent_inline(options.urgent_inline);
         *lock(&self.options) = options;
     }
@@ -397,6 +402,7 @@ impl Socket {
             SocketOption::SendBuffer(bytes) => self.set_send_limit(bytes as usize),
             SocketOption::ReceiveLowWater(bytes) => self.progress.low_water.store(bytes, Ordering::Relaxed),
             SocketOption::UrgentInline(on) => self.set_urgent_inline(on),
+            SocketOption::NotSentLowWater(bytes) => self.set_not_sent_low_water(bytes),
             _ => {}
         }
         *options = after;
@@ -549,6 +555,8 @@ fn for_stack(option: SocketOption, before: &Options, after: &Options) -> Option<
         SocketOption::ReceiveBuffer(bytes) => stack::SocketOption::ReceiveLimit(bytes),
         SocketOption::FastOpen(limit) => stack::SocketOption::FastOpen(limit),
         SocketOption::FastOpenConnect(on) => stack::SocketOption::FastOpenConnect(on),
+        SocketOption::MayFragment(on) => stack::SocketOption::MayFragment(on),
+        SocketOption::NotSentLowWater(bytes) => stack::SocketOption::TellSent(bytes > 0),
         SocketOption::DeferAccept(time) => {
             stack::SocketOption::DeferAccept((!time.is_zero()).then(|| time.into()))
         }

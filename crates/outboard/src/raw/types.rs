@@ -97,6 +97,11 @@ pub enum SocketOption {
     SendBuffer(u32),
     /// Bytes that must be there before a reader is woken.
     ReceiveLowWater(u32),
+    /// `TCP_NOTSENT_LOWAT`: a send queues more only while fewer bytes than this are queued and not sent, and the socket is
+    /// writable while twice as many are fewer; 0: that does not matter.
+    NotSentLowWater(u32),
+    /// The packets of a stream may be fragmented on the way (`IP_MTU_DISCOVER`: do not).
+    MayFragment(bool),
     /// How many connections of a listener may have begun with data in their SYN (TCP Fast Open) and not yet finished the
     /// handshake; 0: none.
     FastOpen(u32),
@@ -153,6 +158,10 @@ pub struct Options {
     pub send_buffer: u32,
     /// See [`SocketOption::ReceiveLowWater`].
     pub receive_low_water: u32,
+    /// See [`SocketOption::NotSentLowWater`].
+    pub not_sent_low_water: u32,
+    /// See [`SocketOption::MayFragment`].
+    pub may_fragment: bool,
     /// See [`SocketOption::FastOpen`].
     pub fast_open: u32,
     /// See [`SocketOption::FastOpenConnect`].
@@ -186,6 +195,8 @@ impl Options {
             SocketOption::ReceiveBuffer(bytes) => self.receive_buffer = bytes,
             SocketOption::SendBuffer(bytes) => self.send_buffer = bytes,
             SocketOption::ReceiveLowWater(bytes) => self.receive_low_water = bytes.max(1),
+            SocketOption::NotSentLowWater(bytes) => self.not_sent_low_water = bytes,
+            SocketOption::MayFragment(on) => self.may_fragment = on,
             SocketOption::FastOpen(limit) => self.fast_open = limit,
             SocketOption::FastOpenConnect(on) => self.fast_open_connect = on,
             SocketOption::DeferAccept(time) => self.defer_accept = time,
@@ -218,6 +229,8 @@ impl Default for Options {
             receive_buffer: 0,
             send_buffer: 0,
             receive_low_water: 1,
+            not_sent_low_water: 0,
+            may_fragment: false,
             fast_open: 0,
             fast_open_connect: false,
             defer_accept: Duration::ZERO,

@@ -186,10 +186,71 @@ static void full(void) {
     close(gate);
 }
 
+static int low_water_of(int fd) {
+    int value = -1;
+    socklen_t length = sizeof value;
+    getsockopt(fd, SOL_TCP, TCP_NOTSENT_LOWAT, &value, &length);
+    return value;
+}
+
+/* TCP_NOTSENT_LOWAT: nothing is queued on top of what waits to be sent. */
+static void unsent(void) {
+    static char buffer[1 << 20];
+    int gate, fd = call_gated_sink(&gate), one = 1, waiting = -1, room;
+    say("low water %s", result(setsockopt(fd, SOL_TCP, TCP_NOTSENT_LOWAT, &one, sizeof one)));
+    say("is %d", low_water_of(fd));
+    set_nonblocking(fd, 1);
+    struct pollfd entry = {fd, POLLOUT, 0};
+    long sent = 0, before, count;
+    do {
+        before = sent;
+        for (;;) {
+            fill_pattern(buffer, sizeof buffer, sent);
+            if ((count = send(fd, buffer, sizeof buffer, 0)) <= 0)
+                break;
+            sent += count;
+        }
+        room = poll(&entry, 1, 500);
+    } while (room > 0 && sent > before);
+    say("then %s, polls %s", result(count), result(room));
+    ioctl(fd, SIOCOUTQNSD, &waiting);
+    say("few wait to be sent %d", waiting > 0 && waiting < 65536);
+    write(gate, "x", 1);
+    entry.revents = 0;
+    say("drained polls %s", result(poll(&entry, 1, 20000)));
+    say("bits %s", pollbits(entry.revents));
+    set_nonblocking(fd, 0);
+    fill_pattern(buffer, sizeof buffer, sent);
+    say("blocking send %s", result(send(fd, buffer, sizeof buffer, 0)));
+    shutdown(fd, SHUT_WR);
+    char text[100], expected[100];
+    count = read_all(fd, text, sizeof text);
+    snprintf(expected, sizeof expected, "%ld good\n", sent + (long)sizeof buffer);
+    say("sink got all %d", count == (long)strlen(expected) && memcmp(text, expected, count) == 0);
+    ioctl(fd, SIOCOUTQNSD, &waiting);
+    say("waiting at the end %d", waiting);
+    close(fd);
+    close(gate);
+
+    int port, listener = listen_on(own_address, &port), much = 5000;
+    setsockopt(listener, SOL_TCP, TCP_NOTSENT_LOWAT, &much, sizeof much);
+    struct sockaddr_in here = address_of(own_address, port);
+    int caller = tcp_socket();
+    connect(caller, (struct sockaddr *)&here, sizeof here);
+    fd = accept(listener, NULL, NULL);
+    say("accepted %d, caller %d", low_water_of(fd), low_water_of(caller));
+    say("send to myself %s", result(send(fd, buffer, 20000, 0)));
+    say("receive %s", result(recv(caller, buffer, 20000, MSG_WAITALL)));
+    close(fd);
+    close(caller);
+    close(listener);
+}
+
 void ready_cases(void) {
     polls();
     selects();
     signals();
     threads();
     full();
+    unsent();
 }

@@ -259,6 +259,20 @@ static void inherited(void) {
     close(fd);
 }
 
+/* Into a pipe goes what is before the urgent byte; where only that is left, nothing does, and nobody waits. */
+static void spliced(void) {
+    int pipes[2];
+    pipe(pipes);
+    int fd = call_urgent_sender();
+    have(fd, "d ab\nu c\n");
+    say("splice before the mark %s", result(splice(fd, NULL, pipes[1], NULL, 2, 0)));
+    say("splice at the mark %s, %s", result(splice(fd, NULL, pipes[1], NULL, 10, 0)), mark(fd));
+    show_urgent(fd, "spliced", 0);
+    close(pipes[0]);
+    close(pipes[1]);
+    hang_up(fd);
+}
+
 void urgent_cases(void) {
     out_of_line();
     several();
@@ -267,4 +281,5 @@ void urgent_cases(void) {
     readiness();
     sending();
     inherited();
+    spliced();
 }

@@ -238,7 +238,7 @@ impl<B: BufferFamily> Stack<B> {
         let fresh = keys.cookie(local, remote);
         let verdict = keys.check(shown, local, remote);
         if verdict != CookieVerdict::Good {
-            connection.give_cookie(fresh);
+            connection.give_cookie(fresh, segment.header.options.fast_open_experimental);
         }
         match verdict {
             CookieVerdict::Good | CookieVerdict::Old => true,

@@ -108,6 +108,11 @@ impl<B: BufferFamily> Stack<B> {
         self.sockets.get_mut(id.into())?.tcp_mut().map(|tcp| &mut tcp.stream)
     }
 
+    /// Whether its owner wants to hear of what is sent ([`SocketOption::TellSent`]).
+    pub fn tells_sent(&self, id: SocketId) -> bool {
+        self.sockets.get(id.into()).is_some_and(|socket| socket.tells_sent)
+    }
+
     /// Both at once.
     pub fn tcp_and_stream(&mut self, id: SocketId) -> Option<(&tcp::Connection, &mut B::Stream)> {
         self.sockets.get_mut(id.into())?.tcp_mut().map(|tcp| (&tcp.connection, &mut tcp.stream))
@@ -175,9 +180,23 @@ impl<B: BufferFamily> Stack<B> {
 
     /// Tells an owned connection something that may make it send; what comes of it is settled when it is polled.
     fn tell_tcp(&mut self, id: SocketId, tell: impl FnOnce(&mut tcp::Connection)) {
-        let Some(tcp) = self.sockets.get_mut(id.into()).and_then(|socket| socket.tcp_mut()) else { return };
+        let Some(socket) = self.sockets.get_mut(id.into()) else { return };
+        let tells_sent = socket.tells_sent;
+        let Some(tcp) = socket.tcp_mut() else { return };
         tell(&mut tcp.connection);
+        if tells_sent {
+            // Whatever comes of it: that it was heard is news.
+            self.note_sent(id.index);
+        }
         self.schedule(id.index);
+    }
+
+    /// Something was queued or sent on a connection whose owner wants to hear of that.
+    pub(crate) fn note_sent(&mut self, index: u32) {
+        let Some(socket) = self.sockets.get_index(index) else { return };
+        if !socket.silent && socket.tcp().is_some_and(|tcp| tcp.stage == Stage::Owned) {
+            self.mark_changed(index);
+        }
     }
 
     /// Does something to a connection and settles what follows from it.
@@ -368,7 +387,7 @@ impl<B: BufferFamily> Stack<B> {
     pub(crate) fn tcp_config(&self, link_mtu: u16, path_mtu: u16, options: &SocketOptions) -> tcp::Config {
         let mut config = self.config.tcp.clone();
         let most = options.max_segment.unwrap_or(u16::MAX);
-        config.mss = path_mtu.saturating_sub(HEADERS_LEN).min(most);
+        config.mss = path_mtu.saturating_sub(HEADERS_LEN);
         config.announced_mss = link_mtu.saturating_sub(HEADERS_LEN).min(most);
         config.nodelay |= options.nodelay;
         config.cork |= options.cork;
@@ -437,6 +456,8 @@ fn apply_option(now: Instant, connection: &mut tcp::Connection, option: SocketOp
         | SocketOption::ReusePort(_)
         | SocketOption::Broadcast(_)
         | SocketOption::Ttl(_)
-        | SocketOption::Tos(_) => {}
+        | SocketOption::Tos(_)
+        | SocketOption::TellSent(_)
+        | SocketOption::MayFragment(_) => {}
     }
 }

@@ -77,10 +77,11 @@ impl<B: BufferFamily> Stack<B> {
         let Some(socket) = self.sockets.get_index_mut(index) else { return Turn::Done };
         let packet = |tuple: &FourTuple| {
             let (source, destination) = v4(tuple)?;
-            let (ttl, tos, dont_fragment) = (socket.ttl, socket.tos & !3, true);
+            let (ttl, tos, dont_fragment) = (socket.ttl, socket.tos & !3, !socket.may_fragment);
             Some(Outgoing { source, destination, protocol: Protocol::TCP, ttl, tos, dont_fragment })
         };
         let Some(packet) = socket.tcp().and_then(|tcp| packet(&tcp.tuple())) else { return Turn::Done };
+        let tells_sent = socket.tells_sent;
         let Some(tcp) = socket.tcp_mut() else { return Turn::Done };
         let before = Glance::at(&tcp.connection);
         tcp.connection.set_window_share(tcp.stream.share());
@@ -98,7 +99,11 @@ impl<B: BufferFamily> Stack<B> {
             let frames = give(&mut self.stats, &link, sink, &frame);
             budget.spend(frames, frame.frame_len());
         };
-        if turn == Turn::More && tcp.connection.wants_output(now) {
+        let has_more = turn == Turn::More && tcp.connection.wants_output(now);
+        if tells_sent {
+            self.note_sent(index);
+        }
+        if has_more {
             self.sync_timer(index);
             return Turn::More;
         }

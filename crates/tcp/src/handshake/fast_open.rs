@@ -10,6 +10,7 @@ use core::net::IpAddr;
 
 use base::{Duration, Instant};
 use siphasher::sip::SipHasher24;
+use wire::tcp::MAX_OPTIONS_LEN;
 
 use super::opening::Cookie;
 use crate::connection::Connection;
@@ -79,9 +80,11 @@ impl Connection {
         opening.cookie = Some(request.cookie);
     }
 
-    /// The SYN-ACK brings the client this cookie. To be called after [`accept`](Self::accept), before the first poll.
-    pub fn give_cookie(&mut self, cookie: Cookie) {
-        self.opening_mut().cookie = Some(cookie);
+    /// The SYN-ACK brings the client this cookie, in the option that its SYN had: `experimental` or not. To be called after
+    /// [`accept`](Self::accept), before the first poll.
+    pub fn give_cookie(&mut self, cookie: Cookie, experimental: bool) {
+        let opening = self.opening_mut();
+        (opening.cookie, opening.experimental) = (Some(cookie), experimental);
     }
 
     /// Takes the data of the SYN that made this connection: its cookie was found to be good (RFC 7413 §4.2.2). To be
@@ -104,12 +107,16 @@ impl Connection {
         self.fast_open
     }
 
-    /// The data that goes with a SYN or SYN-ACK whose options take `options_len` bytes.
+    /// The data that goes with a SYN or SYN-ACK whose options take `options_len` bytes; of a SYN that waits for it, how much it
+    /// would take.
     pub(crate) fn syn_payload_len(&self, options_len: usize) -> u32 {
         let Some(opening) = &self.opening else { return 0 };
+        let mut options_len = options_len;
         let (peer_mss, offered) = match self.state {
             State::SynSent if opening.cookie.as_ref().is_some_and(|cookie| !cookie.is_empty()) => {
                 let known = if opening.peer_mss == 0 { DEFAULT_PEER_MSS } else { opening.peer_mss };
+                // As Linux: whatever else the SYN might come to carry.
+                options_len = MAX_OPTIONS_LEN;
                 (known, u64::from(u16::MAX))
             }
             State::SynReceived if opening.early => (self.send.peer_mss, u64::from(self.send.window)),
@@ -126,6 +133,9 @@ impl Connection {
         };
         // RFC 6691 §2: the MSS does not count options, so they are taken off.
         let room = u64::from(self.send.path_mss.min(peer_mss)).saturating_sub(options_len as u64);
+        if self.awaits_data() {
+            return room as u32;
+        }
         (self.send.queued - 1).min(room).min(offered) as u32
     }
 

@@ -35,7 +35,9 @@ impl Connection {
         self.recv.last_ack_sent = 1;
         self.heard_at = Stamp::at(now);
         let default = if self.ends.is_ipv4() { DEFAULT_MSS_V4 } else { DEFAULT_MSS_V6 };
-        self.send.peer_mss = options.mss.filter(|mss| *mss > 0).unwrap_or(default).max(MIN_MSS);
+        let told = options.mss.filter(|mss| *mss > 0).unwrap_or(default);
+        // Who takes no more sends no more either: the link's size, or `TCP_MAXSEG` (Linux: `tcp_mss_clamp`).
+        self.send.peer_mss = told.min(self.settings.announced_mss).max(MIN_MSS);
         self.settings.sack &= options.sack_permitted;
         // RFC 7323 §2.2: both sides must send the option; a shift over 14 is taken as 14.
         self.settings.window_scaling &= options.window_scale.is_some();
@@ -89,6 +91,7 @@ impl Connection {
                 .then(|| Timestamps { value: self.timestamp(now), echo: self.recv.ts_recent }),
             user_timeout: self.settings.advertised_user_timeout(),
             fast_open: self.opening.as_ref().and_then(|opening| opening.cookie.clone()),
+            fast_open_experimental: self.opening.as_ref().is_some_and(|opening| opening.experimental),
             ..Options::default()
         }
     }

@@ -18,6 +18,8 @@ pub type Cookie = ArrayVec<u8, 16>;
 pub(crate) struct Opening {
     /// The fast-open option of our SYN or SYN-ACK, the first time it is sent.
     pub(crate) cookie: Option<Cookie>,
+    /// It goes in the experimental option.
+    pub(crate) experimental: bool,
     /// The MSS that the peer announced when it gave the cookie.
     pub(crate) peer_mss: u16,
     /// The SYN waits for the first bytes.

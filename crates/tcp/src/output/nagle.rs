@@ -29,7 +29,7 @@ impl Connection {
             };
         }
         // Everything that is queued fits.
-        if self.send.fin_queued && self.state.sends_data() {
+        if self.send.fin_queued && sends {
             let fits = offered > queued && allowance > queued;
             return (queued + u64::from(fits)) as u32;
         }

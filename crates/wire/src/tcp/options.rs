@@ -16,6 +16,10 @@ const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 const USER_TIMEOUT: u8 = 28;
 const FAST_OPEN: u8 = 34;
+const EXPERIMENT: u8 = 254;
+
+/// What the fast-open option is called among the experimental ones that share a kind (RFC 7413 §10, RFC 6994 §3).
+const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 
 /// What the timestamps option looks like in nearly every segment (RFC 7323 appendix A): two NOPs, kind, length.
 const ALIGNED_TIMESTAMPS: [u8; 4] = [NOP, NOP, TIMESTAMPS, 10];
@@ -58,6 +62,8 @@ pub struct Options {
     pub sack: ArrayVec<SackBlock, 4>,
     /// Fast-open cookie (RFC 7413 §4.1.1); an empty one asks for a cookie.
     pub fast_open: Option<ArrayVec<u8, 16>>,
+    /// The cookie comes, or goes, in the option that was used before fast open had a number of its own.
+    pub fast_open_experimental: bool,
 }
 
 impl Options {
@@ -118,11 +124,16 @@ impl Options {
         if let Some(cookie) = &self.fast_open
             && layout.fast_open > 0
         {
-            let len = 2 + cookie.len();
+            let len = self.fast_open_head() + cookie.len();
             for _ in len..layout.fast_open {
                 writer.put(&[NOP]);
             }
-            writer.put(&[FAST_OPEN, len as u8]);
+            if self.fast_open_experimental {
+                let [high, low] = FAST_OPEN_EXPERIMENT;
+                writer.put(&[EXPERIMENT, len as u8, high, low]);
+            } else {
+                writer.put(&[FAST_OPEN, len as u8]);
+            }
             writer.put(cookie);
         }
         if layout.sack > 0 {
@@ -132,6 +143,12 @@ impl Options {
                 writer.put(&block.end.0.to_be_bytes());
             }
         }
+    }
+
+    /// Length of the fast-open option without its cookie.
+    #[inline]
+    fn fast_open_head(&self) -> usize {
+        if self.fast_open_experimental { 4 } else { 2 }
     }
 
     #[inline]
@@ -146,7 +163,8 @@ impl Options {
         fixed += if self.window_scale.is_some() { 4 } else { 0 };
         fixed += if self.user_timeout.is_some() { 4 } else { 0 };
         let mut room = MAX_OPTIONS_LEN - fixed;
-        let fast_open = self.fast_open.as_ref().map_or(0, |cookie| (2 + cookie.len()).next_multiple_of(4));
+        let head = self.fast_open_head();
+        let fast_open = self.fast_open.as_ref().map_or(0, |cookie| (head + cookie.len()).next_multiple_of(4));
         let fast_open = if fast_open <= room { fast_open } else { 0 };
         room -= fast_open;
         let blocks = self.sack.len().min(room.saturating_sub(4) / 8);
@@ -195,6 +213,16 @@ impl Options {
             (FAST_OPEN, body) => {
                 if let Ok(cookie) = ArrayVec::try_from(body) {
                     self.fast_open = Some(cookie);
+                    self.fast_open_experimental = false;
+                }
+            }
+            (EXPERIMENT, body) => {
+                if let Some(cookie) = body.strip_prefix(&FAST_OPEN_EXPERIMENT)
+                    && let Ok(cookie) = ArrayVec::try_from(cookie)
+                    && self.fast_open.is_none()
+                {
+                    self.fast_open = Some(cookie);
+                    self.fast_open_experimental = true;
                 }
             }
             _ => {}

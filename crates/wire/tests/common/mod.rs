@@ -73,11 +73,12 @@ prop_compose! {
         (mss, window_scale, user_timeout) in (any::<Option<u16>>(), any::<Option<u8>>(), any::<Option<u16>>()),
         (sack_permitted, timestamps) in (any::<bool>(), option::of(timestamps())),
         sack in vec(sack_block(), 0..=4),
-        fast_open in option::of(vec(any::<u8>(), 0..=16)),
+        (fast_open, experimental) in (option::of(vec(any::<u8>(), 0..=16)), any::<bool>()),
     ) -> tcp::Options {
         tcp::Options {
             mss, window_scale, user_timeout, sack_permitted, timestamps,
             sack: sack.into_iter().collect(),
+            fast_open_experimental: experimental && fast_open.is_some(),
             fast_open: fast_open.map(|cookie| cookie.into_iter().collect()),
         }
     }
