@@ -386,8 +386,13 @@ impl Core {
             }
             LiveKind::Connection => {
                 let state = self.stack.tcp(id).map_or(tcp::State::Closed, tcp::Connection::state);
-                if matches!(state, tcp::State::Closed | tcp::State::SynSent) {
-                    return Ok(Err(ENOTCONN));
+                match state {
+                    tcp::State::Closed => return Ok(Err(ENOTCONN)),
+                    tcp::State::SynSent => {
+                        self.give_up_attempt(now, app, socket, id);
+                        return Ok(Ok(()));
+                    }
+                    _ => {}
                 }
                 if how != Shutdown::Read && !self.put_off_shutdown(id) {
                     self.stack.tcp_shutdown(id);
@@ -397,6 +402,16 @@ impl Core {
                 Ok(Ok(()))
             }
         }
+    }
+
+    /// SHUTDOWN of a connection attempt: as Linux ends it (`inet_shutdown`).
+    fn give_up_attempt(&mut self, now: Instant, app: u32, socket: u32, id: stack::SocketId) {
+        self.let_go(now, id);
+        *self.apps[app].entry(socket) = Entry::FreshTcp(Box::default());
+        let channel = &mut self.apps[app].channel;
+        channel.publish_error(socket, libc::ECONNRESET);
+        channel.publish_state(socket, State::CLOSED | State::ERROR);
+        channel.notify(socket);
     }
 
     fn close_reading(&mut self, app: u32, socket: u32, how: Shutdown) {

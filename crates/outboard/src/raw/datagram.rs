@@ -30,11 +30,11 @@ impl Socket {
         if let Some(error) = self.take_error()? {
             return Err(error);
         }
-        if self.progress.write_shut.load(Ordering::Acquire) {
-            return Err(errno(libc::EPIPE));
-        }
         if remote.is_none() && !self.record().state().contains(State::CONNECTED) {
             return Err(errno(libc::EDESTADDRREQ));
+        }
+        if self.is_write_shut() {
+            return Err(errno(libc::EPIPE));
         }
         if self.endpoint.is_dead() {
             return Err(errno(libc::ENETDOWN));
@@ -85,6 +85,11 @@ impl Socket {
     /// Whether nothing more is to be received since the program has said so.
     pub fn is_read_shut(&self) -> bool {
         self.progress.read_shut.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing more is to be sent since the program has said so.
+    pub fn is_write_shut(&self) -> bool {
+        self.progress.write_shut.load(Ordering::Acquire)
     }
 
     pub(super) fn has_datagram(&self) -> bool {
