@@ -11,9 +11,9 @@ use anyhow::{Context, Result, ensure};
 use common::{Arch, PATIENCE, Stage, output_of};
 use lab::{Lab, Namespace, Process};
 
-const SECTIONS: [&str; 12] = [
+const SECTIONS: [&str; 14] = [
     "stream", "ready", "epoll", "server", "datagram", "process", "family", "bulk", "calls", "urgent",
-    "pairs", "messages",
+    "pairs", "messages", "choices", "matrix",
 ];
 
 /// Compiles the program with the system's C compiler.

@@ -164,7 +164,7 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
     if table::contains(fd) {
         let held = table::find(fd);
         let address = std::ptr::with_exposed_provenance_mut::<c_int>(argument as usize);
-        if matches!(request, libc::FIONREAD | libc::TIOCOUTQ)
+        if matches!(request, libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD)
             && carried(held.as_ref()).is_some_and(|(_, outboard)| outboard.is_listening())
         {
             return errno::fail(libc::EINVAL);
@@ -193,8 +193,9 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
     unsafe { real::ioctl(fd, request, argument) }
 }
 
-/// Not among libc's constants.
+// Not among libc's constants.
 const SIOCATMARK: c_ulong = 0x8905;
+const SIOCOUTQNSD: c_ulong = 0x894b;
 
 /// Whether the next byte of a stream that the stack carries is the urgent one.
 fn is_at_mark(held: Option<&Held>) -> Option<bool> {
