@@ -15,7 +15,7 @@ pub const MAGIC_A: u64 = u64::from_le_bytes(*b"OUTBRD A");
 /// Marks segment F ("OUTBRD F").
 pub const MAGIC_F: u64 = u64::from_le_bytes(*b"OUTBRD F");
 /// The version of this layout, of the commands, the events and the control messages. Both sides must have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The unit of the data areas.
 pub const PAGE: usize = 1 << PAGE_LOG2;

@@ -68,12 +68,17 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Opti
         match &received.datagram {
             // SAFETY: the caller's room for ancillary data.
             Some(datagram) => unsafe { ancillary::tell(&mut room, socket.ancillary(), datagram) },
-            None if socket.tells_left() && socket.kind == Kind::Stream => {
-                let left = c_int::try_from(outboard.left_to_read()).unwrap_or(c_int::MAX);
-                // SAFETY: as above. TCP_CM_INQ is the same number.
-                unsafe { room.put(libc::SOL_TCP, libc::TCP_INQ, &left.to_ne_bytes()) };
+            None => {
+                if received.count > 0 && !received.urgent {
+                    // SAFETY: as above.
+                    unsafe { ancillary::tell_time_of_stream(&mut room, socket.ancillary()) };
+                }
+                if socket.tells_left() && socket.kind == Kind::Stream {
+                    let left = c_int::try_from(outboard.left_to_read()).unwrap_or(c_int::MAX);
+                    // SAFETY: as above. TCP_CM_INQ is the same number.
+                    unsafe { room.put(libc::SOL_TCP, libc::TCP_INQ, &left.to_ne_bytes()) };
+                }
             }
-            None => {}
         }
         room.end();
         Ok(received.count)

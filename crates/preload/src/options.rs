@@ -200,8 +200,9 @@ fn pass_on(
             }
         }
         _ => {
-            if let Some(bit) = ancillary::bit_of(level, name) {
-                socket.set_ancillary(bit, bytes.iter().any(|&byte| byte != 0));
+            if let Some((clears, sets)) = ancillary::change_of(level, name) {
+                let on = bytes.iter().any(|&byte| byte != 0);
+                socket.change_ancillary(clears, if on { sets } else { 0 });
             }
         }
     }

@@ -340,6 +340,9 @@ fn queue_datagram(
     flags: c_int,
     options: DatagramOptions,
 ) -> io::Result<usize> {
+    if options.source.is_some_and(|source| !outboard.endpoint().is_local(source)) {
+        return Err(errno::error(libc::ENETUNREACH));
+    }
     let mut deadline = LazyDeadline::new(|| socket.send_deadline());
     loop {
         match outboard.send_to_with(buffers, remote.map(for_stack), options) {

@@ -51,7 +51,7 @@ impl Socket {
         let remote = remote.or_else(|| self.record().remote());
         let mut side = lock(&self.send.side);
         let SendSide::Datagrams(datagrams) = &mut *side else { return Err(errno(libc::EISCONN)) };
-        let outcome = datagrams.send(remote, buffers, options.ttl, options.tos);
+        let outcome = datagrams.send(remote, buffers, options.source, options.ttl, options.tos);
         self.look_after_memory();
         if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             self.progress.blocked_sends.fetch_add(1, Ordering::Relaxed);
@@ -74,6 +74,7 @@ impl Socket {
                 local: datagram.local,
                 ttl: datagram.ttl,
                 tos: datagram.tos,
+                arrival_ns: datagram.arrival_ns,
             });
         }
         Err(match self.take_error()? {

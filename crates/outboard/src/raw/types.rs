@@ -1,6 +1,6 @@
 //! The small values of the raw interface: what to wait for, what is ready, options, a datagram's fate.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tcp::CongestionAlgorithm;
@@ -267,6 +267,8 @@ pub struct Datagram {
     pub ttl: u8,
     /// The type of service that it came with.
     pub tos: u8,
+    /// When it came, in nanoseconds of CLOCK_MONOTONIC.
+    pub arrival_ns: u64,
 }
 
 /// What one datagram is sent with instead of the socket's; 0: as the socket.
@@ -276,4 +278,6 @@ pub struct DatagramOptions {
     pub ttl: u8,
     /// The type of service.
     pub tos: u8,
+    /// The address that it is from, one of the stack's; `None`: the socket's, or that of the route.
+    pub source: Option<IpAddr>,
 }
