@@ -236,7 +236,8 @@ impl Attacker {
                 }
             }
             2..=6 if self.attached[index] => {
-                let queued_to = self.queued[index].unwrap_or(0) + self.below(20) * crate::datagram::HEADER as u64;
+                let queued_to =
+                    self.queued[index].unwrap_or(0) + self.below(20) * crate::datagram::HEADER as u64;
                 self.queued[index] = Some(queued_to);
                 Command::Send { socket, queued_to: if rare { self.nasty() } else { queued_to } }
             }

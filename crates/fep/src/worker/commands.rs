@@ -10,7 +10,7 @@ use channel::{Command, Manner, Offence, State};
 use stack::{SocketError, SocketOption, SocketOptions};
 use tcp::TcpInfo;
 
-use super::app::{Entry, Live, LiveKind};
+use super::app::{Ending, Entry, Live, LiveKind};
 use super::core::Core;
 use super::key::{Key, NOBODY};
 
@@ -438,7 +438,12 @@ impl Core {
                 let (id, kind) = (live.id, live.kind);
                 let read = self.give_up_reading(now, id, kind, reset);
                 *self.apps[app].entry(socket) = Entry::Closing(id);
-                self.close_in_stack(now, id, kind, reset);
+                let is_cut_off = matches!(self.apps[app].ending, Some(Ending::CutOff(_)));
+                if kind == LiveKind::Connection && !is_cut_off && self.has_last_words(id, reset) {
+                    self.close_after_output(id, reset);
+                } else {
+                    self.close_in_stack(now, id, kind, reset);
+                }
                 read
             }
         }
@@ -471,7 +476,7 @@ impl Core {
         }
     }
 
-    fn close_in_stack(&mut self, now: Instant, id: stack::SocketId, kind: LiveKind, reset: bool) {
+    pub(super) fn close_in_stack(&mut self, now: Instant, id: stack::SocketId, kind: LiveKind, reset: bool) {
         if reset && kind == LiveKind::Connection {
             self.forget_filling(id);
             self.stack.tcp_abort(id);
