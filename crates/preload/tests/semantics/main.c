@@ -59,6 +59,7 @@ int main(int count, char **arguments) {
     run("choices", choices_cases, only);
     run("matrix", matrix_cases, only);
     if (only) {
+        run("exhausted", exhausted_cases, only);
         run("leave-exit", leave_by_exit, only);
         run("leave-_exit", leave_by_underscore_exit, only);
     }
