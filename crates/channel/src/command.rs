@@ -440,15 +440,18 @@ fn decode_keepalive(value: u64) -> Result<Option<Keepalive>, Offence> {
     Ok(Some(Keepalive { idle: time(idle), interval: time(interval), count: count as u8 }))
 }
 
-/// Microseconds plus one; 0 is `None`.
+/// The longest time that an option may give, in microseconds: some fifty days.
+const LONGEST_TIME_US: u64 = u32::MAX as u64 * 1000;
+
+/// Microseconds plus one; 0 is `None`. What is longer than any is the longest.
 fn encode_time(time: Option<Duration>) -> u64 {
-    time.map_or(0, |time| time.as_nanos() / 1000 + 1)
+    time.map_or(0, |time| (time.as_nanos() / 1000).min(LONGEST_TIME_US) + 1)
 }
 
 fn decode_time(value: u64) -> Result<Option<Duration>, Offence> {
     match value.checked_sub(1) {
         None => Ok(None),
-        Some(micros) if micros > u64::from(u32::MAX) * 1000 => Err(Offence::BadArgument),
+        Some(micros) if micros > LONGEST_TIME_US => Err(Offence::BadArgument),
         Some(micros) => Ok(Some(Duration::from_micros(micros))),
     }
 }

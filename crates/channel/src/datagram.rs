@@ -5,13 +5,14 @@
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use base::Instant;
 use stack::DatagramMeta;
 
 use crate::layout::PAGE;
 use crate::record::{ip_from_words, ip_words, socket_address};
 
 /// Words of a record's header.
-pub(crate) const HEADER_WORDS: usize = 6;
+pub(crate) const HEADER_WORDS: usize = 7;
 /// Bytes of a record's header.
 pub(crate) const HEADER: usize = HEADER_WORDS * 8;
 /// The longest payload: what the IPv4 total length leaves for UDP is less.
@@ -70,23 +71,28 @@ pub(crate) struct Header {
     pub(crate) local: SocketAddr,
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
+    /// When it came, by the stack's clock; to send: of no meaning.
+    pub(crate) arrival: Instant,
 }
 
 impl Header {
-    /// A received datagram's.
-    pub(crate) fn received(meta: &DatagramMeta, length: usize) -> Self {
-        Self { length, remote: Some(meta.remote), local: meta.local, ttl: meta.ttl, tos: meta.tos }
+    /// Of a datagram that was received at `now`.
+    pub(crate) fn received(now: Instant, meta: &DatagramMeta, length: usize) -> Self {
+        let &DatagramMeta { remote, local, ttl, tos } = meta;
+        Self { length, remote: Some(remote), local, ttl, tos, arrival: now }
     }
 
     /// Of a datagram to send.
     pub(crate) fn to_send(remote: Option<SocketAddr>, length: usize) -> Self {
-        Self { length, remote, local: NOBODY, ttl: 0, tos: 0 }
+        Self { length, remote, local: NOBODY, ttl: 0, tos: 0, arrival: Instant::ZERO }
     }
 
-    /// What the stack is told of a datagram to send. Where it is from is the socket's, whatever the record says.
+    /// What the stack is told of a datagram to send. The port that it is from is the socket's, whatever the record says; the
+    /// address counts if it is one of the stack's.
     pub(crate) fn outgoing(&self) -> DatagramMeta {
         let remote = self.remote.unwrap_or(NOBODY);
-        DatagramMeta { remote, local: NOBODY, ttl: self.ttl, tos: self.tos }
+        let local = SocketAddr::new(self.local.ip(), 0);
+        DatagramMeta { remote, local, ttl: self.ttl, tos: self.tos }
     }
 
     pub(crate) fn encode(&self) -> [u64; HEADER_WORDS] {
@@ -108,12 +114,12 @@ impl Header {
             | u64::from(self.ttl) << 16
             | u64::from(self.tos) << 24
             | u64::from(scope) << 32;
-        [head, remote[0], remote[1], local[0], local[1], tail]
+        [head, remote[0], remote[1], local[0], local[1], tail, self.arrival.as_nanos()]
     }
 
     /// From a private copy of the words of a record that [`decode_start`] accepted.
     pub(crate) fn decode(words: [u64; HEADER_WORDS], length: usize) -> Self {
-        let [head, remote0, remote1, local0, local1, tail] = words;
+        let [head, remote0, remote1, local0, local1, tail, arrival] = words;
         let ip = |v6: bool, words| {
             let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
             ip_from_words(words, if v6 { 6 } else { 4 }).unwrap_or(unspecified)
@@ -123,7 +129,8 @@ impl Header {
             socket_address(ip(head & REMOTE_V6 != 0, [remote0, remote1]), (head >> 48) as u16, scope)
         });
         let local = socket_address(ip(head & LOCAL_V6 != 0, [local0, local1]), tail as u16, scope);
-        Self { length, remote, local, ttl: (tail >> 16) as u8, tos: (tail >> 24) as u8 }
+        let (ttl, tos) = ((tail >> 16) as u8, (tail >> 24) as u8);
+        Self { length, remote, local, ttl, tos, arrival: Instant::from_nanos(arrival) }
     }
 }
 
@@ -162,9 +169,10 @@ mod tests {
         }
 
         #[test]
-        fn a_header_survives(length in 0usize..=MAX_PAYLOAD, remote: SocketAddr, local: SocketAddr, ttl: u8, tos: u8, connected: bool) {
+        fn a_header_survives(length in 0usize..=MAX_PAYLOAD, remote: SocketAddr, local: SocketAddr, ttl: u8, tos: u8, arrival: u64, connected: bool) {
             let plain = |address: SocketAddr| SocketAddr::new(address.ip(), address.port());
-            let header = Header { length, remote: (!connected).then_some(plain(remote)), local: plain(local), ttl, tos };
+            let arrival = Instant::from_nanos(arrival);
+            let header = Header { length, remote: (!connected).then_some(plain(remote)), local: plain(local), ttl, tos, arrival };
             let words = header.encode();
             prop_assert_eq!(decode_start(words[0], 0, 1 << 20, 1 << 20), Some(Record::Payload(length)));
             prop_assert_eq!(Header::decode(words, length), header);

@@ -11,9 +11,22 @@ use anyhow::{Context, Result, ensure};
 use common::{Arch, PATIENCE, Stage, output_of};
 use lab::{Lab, Namespace, Process};
 
-const SECTIONS: [&str; 12] = [
-    "stream", "ready", "epoll", "server", "datagram", "process", "family", "bulk", "calls", "urgent",
-    "pairs", "messages",
+const SECTIONS: [&str; 15] = [
+    "stream",
+    "ready",
+    "epoll",
+    "server",
+    "datagram",
+    "process",
+    "family",
+    "bulk",
+    "calls",
+    "urgent",
+    "pairs",
+    "messages",
+    "choices",
+    "matrix",
+    "exhausted",
 ];
 
 /// Compiles the program with the system's C compiler.

@@ -1,9 +1,10 @@
-//! What comes with a datagram and what may go with one: the control messages of ip(7).
+//! What comes with a datagram and what may go with one: the control messages of ip(7), and the times of socket(7).
 
 use std::ffi::{c_int, c_uint};
 use std::io;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use libc::{cmsghdr, in_addr, in_pktinfo, msghdr, sockaddr_in};
 use outboard::raw::{Datagram, DatagramOptions};
@@ -20,8 +21,32 @@ const TOS: u8 = 4;
 /// `IP_RECVORIGDSTADDR`
 const DESTINATION: u8 = 8;
 
-/// The bit of an option that asks for a control message.
-pub(crate) fn bit_of(level: c_int, name: c_int) -> Option<u8> {
+/// `SO_TIMESTAMP` or one of its kind.
+const TIME: u8 = 16;
+/// With [`TIME`]: in nanoseconds (`SO_TIMESTAMPNS`).
+const NANOSECONDS: u8 = 32;
+/// With [`TIME`]: by the later number of the option (`SO_TIMESTAMP_NEW`).
+const BY_NEW_NAME: u8 = 64;
+
+// Not among libc's constants. The earlier numbers are those that programs know as SO_TIMESTAMP and SO_TIMESTAMPNS.
+const SO_TIMESTAMP_NEW: c_int = 63;
+const SO_TIMESTAMPNS_NEW: c_int = 64;
+
+/// What an option does to the bits, if it is one that asks for a control message: those that it clears, and those that it
+/// sets if it is switched on. The last of the times that was asked for is given (Linux: `__sock_set_timestamps`).
+pub(crate) fn change_of(level: c_int, name: c_int) -> Option<(u8, u8)> {
+    let times = match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => TIME,
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => TIME | NANOSECONDS,
+        (libc::SOL_SOCKET, SO_TIMESTAMP_NEW) => TIME | BY_NEW_NAME,
+        (libc::SOL_SOCKET, SO_TIMESTAMPNS_NEW) => TIME | NANOSECONDS | BY_NEW_NAME,
+        _ => return bit_of(level, name).map(|bit| (bit, bit)),
+    };
+    Some((TIME | NANOSECONDS | BY_NEW_NAME, times))
+}
+
+/// The bit of an option of ip(7).
+fn bit_of(level: c_int, name: c_int) -> Option<u8> {
     match (level, name) {
         (libc::SOL_IP, libc::IP_PKTINFO) => Some(PACKET_INFO),
         (libc::SOL_IP, libc::IP_RECVTTL) => Some(TTL),
@@ -87,6 +112,10 @@ fn lengths(data: usize) -> (usize, usize) {
 /// # Safety
 /// As [`Room::put`].
 pub(crate) unsafe fn tell(room: &mut Room<'_>, wanted: u8, datagram: &Datagram) {
+    if wanted & TIME != 0 {
+        // SAFETY: the caller says so.
+        unsafe { tell_time(room, wanted, arrival(datagram.arrival_ns)) };
+    }
     let local = unmapped(datagram.local);
     let IpAddr::V4(ip) = local.ip() else { return };
     // SAFETY: the caller says so.
@@ -104,6 +133,54 @@ pub(crate) unsafe fn tell(room: &mut Room<'_>, wanted: u8, datagram: &Datagram) 
             room.put(libc::SOL_IP, libc::IP_ORIGDSTADDR, &destination(ip, local.port()));
         }
     }
+}
+
+/// Tells when bytes of a stream were received: now, as who reads them can tell.
+///
+/// # Safety
+/// As [`Room::put`].
+pub(crate) unsafe fn tell_time_of_stream(room: &mut Room<'_>, wanted: u8) {
+    if wanted & TIME != 0 {
+        // SAFETY: the caller says so.
+        unsafe { tell_time(room, wanted, time_of(libc::CLOCK_REALTIME)) };
+    }
+}
+
+/// # Safety
+/// As [`Room::put`].
+unsafe fn tell_time(room: &mut Room<'_>, wanted: u8, at: Duration) {
+    let (seconds, fraction) = match wanted & NANOSECONDS {
+        0 => (at.as_secs(), at.subsec_micros()),
+        _ => (at.as_secs(), at.subsec_nanos()),
+    };
+    let kind = match (wanted & NANOSECONDS != 0, wanted & BY_NEW_NAME != 0) {
+        (false, false) => libc::SO_TIMESTAMP,
+        (true, false) => libc::SO_TIMESTAMPNS,
+        (false, true) => SO_TIMESTAMP_NEW,
+        (true, true) => SO_TIMESTAMPNS_NEW,
+    };
+    // `struct timeval`, `struct timespec` and the kernel's later ones are all two numbers of 64 bits here.
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&seconds.to_ne_bytes());
+    bytes[8..].copy_from_slice(&u64::from(fraction).to_ne_bytes());
+    // SAFETY: the caller says so.
+    unsafe { room.put(libc::SOL_SOCKET, kind, &bytes) };
+}
+
+const _: () = assert!(size_of::<libc::timeval>() == 16 && size_of::<libc::timespec>() == 16);
+
+/// The time of day when the monotonic clock showed so much.
+fn arrival(monotonic_ns: u64) -> Duration {
+    let age = time_of(libc::CLOCK_MONOTONIC).saturating_sub(Duration::from_nanos(monotonic_ns));
+    time_of(libc::CLOCK_REALTIME).saturating_sub(age)
+}
+
+fn time_of(clock: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place is valid for writing.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    // Both are the clock's own, never negative and within their ranges.
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 /// `struct in_pktinfo`. The stack's interfaces have no number with the kernel: 1 is that of the loopback device, which every
@@ -162,8 +239,11 @@ fn take(options: &mut DatagramOptions, kind: c_int, data: &[u8]) -> io::Result<(
         (libc::IP_TTL, Some(ttl)) if (1..=255).contains(&ttl) => options.ttl = small(ttl).unwrap_or(0),
         (libc::IP_TOS, Some(tos)) if (0..=255).contains(&tos) => options.tos = small(tos).unwrap_or(0),
         (libc::IP_TOS, None) if data.len() == 1 => options.tos = data[0],
-        // Which of the stack's addresses it is from, the socket's or the route's, stays as it is.
-        (libc::IP_PKTINFO, _) if data.len() == size_of::<in_pktinfo>() => {}
+        (libc::IP_PKTINFO, _) if data.len() == size_of::<in_pktinfo>() => {
+            // The interface is the route's: the stack's have no numbers.
+            let from = Ipv4Addr::new(data[4], data[5], data[6], data[7]);
+            options.source = (!from.is_unspecified()).then_some(from.into());
+        }
         _ => return Err(errno::error(libc::EINVAL)),
     }
     Ok(())

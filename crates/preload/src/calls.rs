@@ -7,14 +7,12 @@ use std::net::SocketAddr;
 use libc::{iovec, off_t, size_t, sockaddr, socklen_t, ssize_t};
 use outboard::raw;
 
+use crate::buffers::{lists, lists_mut, slice, slice_mut};
 use crate::description::{Description, InetSocket, Kind, Phase};
 use crate::runtime::{Side, side_of_peer};
 use crate::table::{self, Held};
 use crate::transfer::{self, Received};
 use crate::{connection, errno, fast_open, memory, real, sockaddr as address_of};
-
-/// The most buffers of one call, as in the kernel (`UIO_MAXIOV`).
-const MAX_BUFFERS: usize = 1024;
 
 /// The socket and its stack's side, if the stack carries traffic for it.
 pub(crate) fn carried(held: Option<&Held>) -> Option<(&InetSocket, &raw::Socket)> {
@@ -34,10 +32,10 @@ unsafe fn receive_one(
 ) -> Option<io::Result<(Received, crate::sockaddr::Family)>> {
     let held = table::find(fd);
     let (socket, outboard) = carried(held.as_ref())?;
-    let throws = flags & (libc::MSG_TRUNC | libc::MSG_PEEK | libc::MSG_OOB) == libc::MSG_TRUNC;
-    if throws && socket.kind == Kind::Stream {
+    let only_counts = flags & (libc::MSG_TRUNC | libc::MSG_OOB) == libc::MSG_TRUNC;
+    if only_counts && socket.kind == Kind::Stream {
         return Some(
-            transfer::discard(socket, outboard, length, flags).map(|received| (received, socket.family)),
+            transfer::count(socket, outboard, length, flags).map(|received| (received, socket.family)),
         );
     }
     // SAFETY: the caller says so.
@@ -47,75 +45,6 @@ unsafe fn receive_one(
     };
     let received = transfer::receive(fd, socket, outboard, &mut [IoSliceMut::new(buffer)], flags);
     received.transpose().map(|received| received.map(|received| (received, socket.family)))
-}
-
-/// A buffer of the program's as a slice.
-///
-/// # Safety
-/// `buffer` must point to `length` writable bytes, or be null.
-unsafe fn slice_mut<'a>(buffer: *mut c_void, length: size_t) -> io::Result<&'a mut [u8]> {
-    match (memory::is_beyond(buffer, length) || buffer.is_null(), length) {
-        (_, 0) => Ok(&mut []),
-        (true, _) => Err(errno::error(libc::EFAULT)),
-        (false, _) => {
-            // SAFETY: the caller says so; the kernel would write the same bytes, and no more than isize::MAX exist.
-            Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), length.min(isize::MAX as usize)) })
-        }
-    }
-}
-
-/// A buffer of the program's as a slice to read.
-///
-/// # Safety
-/// `buffer` must point to `length` readable bytes, or be null.
-unsafe fn slice<'a>(buffer: *const c_void, length: size_t) -> io::Result<&'a [u8]> {
-    match (memory::is_beyond(buffer, length) || buffer.is_null(), length) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(errno::error(libc::EFAULT)),
-        (false, _) => {
-            // SAFETY: the caller says so.
-            Ok(unsafe { std::slice::from_raw_parts(buffer.cast(), length.min(isize::MAX as usize)) })
-        }
-    }
-}
-
-/// The program's buffer list, checked as the kernel does.
-///
-/// # Safety
-/// `buffers` must point to `count` descriptions of writable memory.
-pub(crate) unsafe fn lists_mut<'a>(
-    buffers: *const iovec,
-    count: usize,
-) -> io::Result<&'a mut [IoSliceMut<'a>]> {
-    check_list(buffers, count)?;
-    if count == 0 {
-        return Ok(&mut []);
-    }
-    // SAFETY: `IoSliceMut` has the layout of `iovec` (std says so); the caller vouches for the memory.
-    Ok(unsafe { std::slice::from_raw_parts_mut(buffers.cast_mut().cast(), count) })
-}
-
-/// The program's buffer list to send.
-///
-/// # Safety
-/// `buffers` must point to `count` descriptions of readable memory.
-pub(crate) unsafe fn lists<'a>(buffers: *const iovec, count: usize) -> io::Result<&'a [IoSlice<'a>]> {
-    check_list(buffers, count)?;
-    if count == 0 {
-        return Ok(&[]);
-    }
-    // SAFETY: `IoSlice` has the layout of `iovec` (std says so); the caller vouches for the memory.
-    Ok(unsafe { std::slice::from_raw_parts(buffers.cast(), count) })
-}
-
-fn check_list(buffers: *const iovec, count: usize) -> io::Result<()> {
-    if count > MAX_BUFFERS {
-        return Err(errno::error(libc::EINVAL));
-    }
-    if count > 0 && (buffers.is_null() || memory::is_beyond(buffers.cast(), count * size_of::<iovec>())) {
-        return Err(errno::error(libc::EFAULT));
-    }
-    Ok(())
 }
 
 /// See recv(2).
@@ -160,9 +89,8 @@ pub(crate) unsafe extern "C-unwind" fn recvfrom(
         match received.remote {
             // SAFETY: the caller's pointers.
             Some(remote) => unsafe { address_of::write(remote, family, address, address_length)? },
-            // SAFETY: as above; a stream tells no address.
-            None if !address_length.is_null() => unsafe { *address_length = 0 },
-            None => {}
+            // SAFETY: as above.
+            None => unsafe { address_of::write_none(address, address_length)? },
         }
         Ok(received.count)
     }))
@@ -195,11 +123,11 @@ pub(crate) unsafe extern "C-unwind" fn readv(fd: c_int, buffers: *const iovec, c
     if let Some((socket, outboard)) = carried(held.as_ref()) {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         // SAFETY: the caller's buffers.
-        let received = unsafe { lists_mut(buffers, count) }.and_then(|buffers| {
+        let received = unsafe { lists_mut(buffers, count) }.and_then(|mut buffers| {
             if buffers.iter().all(|buffer| buffer.is_empty()) {
                 return Ok(Some(Received::default()));
             }
-            transfer::receive(fd, socket, outboard, buffers, 0)
+            transfer::receive(fd, socket, outboard, &mut buffers, 0)
         });
         if let Some(received) = received.transpose() {
             return errno::count(received.map(|received| received.count));
@@ -451,7 +379,11 @@ pub(crate) unsafe extern "C-unwind" fn writev(fd: c_int, buffers: *const iovec, 
         return errno::count(sender.and_then(|(socket, outboard)| {
             // SAFETY: the caller's buffers.
             let buffers = unsafe { lists(buffers, count)? };
-            transfer::send(socket, outboard, buffers, None, 0)
+            // Nothing at all does not get as far as to the socket.
+            if buffers.iter().all(|buffer| buffer.is_empty()) {
+                return Ok(0);
+            }
+            transfer::send(socket, outboard, &buffers, None, 0)
         }));
     }
     // SAFETY: the caller's buffers.
@@ -477,7 +409,7 @@ pub(crate) unsafe extern "C-unwind" fn preadv2(
             let length = usize::try_from(count).unwrap_or(usize::MAX);
             // SAFETY: the caller's buffers.
             let received = unsafe { lists_mut(buffers, length) }
-                .and_then(|buffers| transfer::receive(fd, socket, outboard, buffers, waits))
+                .and_then(|mut buffers| transfer::receive(fd, socket, outboard, &mut buffers, waits))
                 .transpose();
             match received {
                 Some(received) => errno::count(received.map(|received| received.count)),

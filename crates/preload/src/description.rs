@@ -174,13 +174,10 @@ impl InetSocket {
         self.ancillary.load(Ordering::Relaxed)
     }
 
-    /// Adds bits to it or takes them away.
-    pub(crate) fn set_ancillary(&self, bits: u8, on: bool) {
-        if on {
-            self.ancillary.fetch_or(bits, Ordering::Relaxed);
-        } else {
-            self.ancillary.fetch_and(!bits, Ordering::Relaxed);
-        }
+    /// Takes bits away from it, then adds others.
+    pub(crate) fn change_ancillary(&self, clears: u8, sets: u8) {
+        let changed = |bits: u8| Some(bits & !clears | sets);
+        let _ = self.ancillary.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed); // never refused
     }
 
     /// Who carries the traffic.

@@ -193,9 +193,8 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
     unsafe { real::ioctl(fd, request, argument) }
 }
 
-/// Not among libc's constants.
+// Not among libc's constants.
 const SIOCATMARK: c_ulong = 0x8905;
-/// The same.
 const SIOCOUTQNSD: c_ulong = 0x894b;
 
 /// Whether the next byte of a stream that the stack carries is the urgent one.

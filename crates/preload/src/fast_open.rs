@@ -28,8 +28,8 @@ pub(crate) fn connect_and_send(
 ) -> Option<io::Result<usize>> {
     let socket = held.socket()?;
     let Some(remote) = remote else {
-        let is_connected = socket.outboard()?.peer_addr().is_ok();
-        return Some(Err(errno::error(if is_connected { libc::EISCONN } else { libc::EINVAL })));
+        let has_begun = socket.outboard()?.has_begun();
+        return Some(Err(errno::error(if has_begun { libc::EISCONN } else { libc::EINVAL })));
     };
     match prepare_connect(fd, held, socket, remote) {
         Ok(Some(outboard)) => Some(begin(socket, outboard, buffers, remote, flags)),

@@ -39,6 +39,7 @@ pub(crate) enum Gathered {
 ///
 /// # Errors
 /// `EMSGSIZE`: it is too much; what was gathered before is lost, as on Linux. `EDESTADDRREQ`: nobody said where to.
+/// `EPIPE`: the program has shut the socket.
 pub(crate) fn add(
     socket: &InetSocket,
     outboard: &Socket,
@@ -53,6 +54,9 @@ pub(crate) fn add(
     let mut gathering = socket.gathering();
     if remote.is_none() && gathering.datagram.is_none() && outboard.peer_addr().is_err() {
         return Err(errno::error(libc::EDESTADDRREQ));
+    }
+    if outboard.is_write_shut() {
+        return Err(errno::error(libc::EPIPE));
     }
     let corked = gathering.corked;
     let (mut bytes, remote) = gathering.datagram.take().unwrap_or((Vec::new(), remote));

@@ -15,6 +15,7 @@
 #![warn(missing_docs)]
 
 mod ancillary;
+mod buffers;
 mod calls;
 mod connection;
 mod description;

@@ -9,7 +9,8 @@ use libc::{mmsghdr, msghdr, ssize_t, timespec};
 use outboard::raw::DatagramOptions;
 
 use crate::ancillary::{self, Room};
-use crate::calls::{carried, destination, lists, lists_mut, sender};
+use crate::buffers::{MAX_BUFFERS, lists, lists_mut};
+use crate::calls::{carried, destination, sender};
 use crate::description::Kind;
 use crate::poll::span_of;
 use crate::{errno, fast_open, memory, real, sockaddr as address_of, table, transfer};
@@ -41,10 +42,13 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Opti
     let Some(message) = (unsafe { message.as_mut() }).filter(|_| good) else {
         return Some(Err(errno::error(libc::EFAULT)));
     };
-    // SAFETY: the caller's buffers.
-    let received = unsafe { lists_mut(message.msg_iov, message.msg_iovlen) }
-        .map_err(too_long)
-        .and_then(|buffers| transfer::receive(fd, socket, outboard, buffers, flags))
+    if message.msg_namelen.cast_signed() < 0 {
+        return Some(Err(errno::error(libc::EINVAL)));
+    }
+    let received = check_count(message)
+        // SAFETY: the caller's buffers.
+        .and_then(|()| unsafe { lists_mut(message.msg_iov, message.msg_iovlen) })
+        .and_then(|mut buffers| transfer::receive(fd, socket, outboard, &mut buffers, flags))
         .transpose()?;
     Some(received.and_then(|received| {
         match received.remote {
@@ -64,12 +68,17 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Opti
         match &received.datagram {
             // SAFETY: the caller's room for ancillary data.
             Some(datagram) => unsafe { ancillary::tell(&mut room, socket.ancillary(), datagram) },
-            None if socket.tells_left() && socket.kind == Kind::Stream => {
-                let left = c_int::try_from(outboard.left_to_read()).unwrap_or(c_int::MAX);
-                // SAFETY: as above. TCP_CM_INQ is the same number.
-                unsafe { room.put(libc::SOL_TCP, libc::TCP_INQ, &left.to_ne_bytes()) };
+            None => {
+                if received.count > 0 && !received.urgent {
+                    // SAFETY: as above.
+                    unsafe { ancillary::tell_time_of_stream(&mut room, socket.ancillary()) };
+                }
+                if socket.tells_left() && socket.kind == Kind::Stream {
+                    let left = c_int::try_from(outboard.left_to_read()).unwrap_or(c_int::MAX);
+                    // SAFETY: as above. TCP_CM_INQ is the same number.
+                    unsafe { room.put(libc::SOL_TCP, libc::TCP_INQ, &left.to_ne_bytes()) };
+                }
             }
-            None => {}
         }
         room.end();
         Ok(received.count)
@@ -77,8 +86,8 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Opti
 }
 
 /// A list of too many buffers has another name here than for readv and writev.
-fn too_long(error: io::Error) -> io::Error {
-    if error.raw_os_error() == Some(libc::EINVAL) { errno::error(libc::EMSGSIZE) } else { error }
+fn check_count(message: &msghdr) -> io::Result<()> {
+    if message.msg_iovlen > MAX_BUFFERS { Err(errno::error(libc::EMSGSIZE)) } else { Ok(()) }
 }
 
 /// See recvmmsg(2).
@@ -148,6 +157,9 @@ unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Optio
     }
     // SAFETY: the caller's pointer.
     let message = unsafe { message.as_ref() }?;
+    if !message.msg_name.is_null() && message.msg_namelen.cast_signed() < 0 {
+        return Some(Err(errno::error(libc::EINVAL)));
+    }
     // SAFETY: the caller's pointer and its length.
     let remote = match unsafe { destination(&held, message.msg_name.cast(), message.msg_namelen) } {
         Ok(remote) => remote,
@@ -156,19 +168,20 @@ unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Optio
     if fast_open::is_wanted(&held, flags) {
         // SAFETY: the caller's buffers.
         return match unsafe { lists(message.msg_iov, message.msg_iovlen) } {
-            Ok(buffers) => fast_open::connect_and_send(fd, &held, buffers, remote, flags),
+            Ok(buffers) => fast_open::connect_and_send(fd, &held, &buffers, remote, flags),
             Err(error) => Some(Err(error)),
         };
     }
     Some(sender(fd, &held, remote)?.and_then(|(socket, outboard)| {
+        check_count(message)?;
         // SAFETY: the caller's buffers.
-        let buffers = unsafe { lists(message.msg_iov, message.msg_iovlen) }.map_err(too_long)?;
+        let buffers = unsafe { lists(message.msg_iov, message.msg_iovlen)? };
         let options = match socket.kind {
             // SAFETY: the caller's ancillary data.
             Kind::Datagram => unsafe { ancillary::options(message)? },
             Kind::Stream => DatagramOptions::default(),
         };
-        transfer::send_with(socket, outboard, buffers, remote, flags, options)
+        transfer::send_with(socket, outboard, &buffers, remote, flags, options)
     }))
 }
 

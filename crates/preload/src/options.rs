@@ -11,10 +11,10 @@ use libc::{linger, socklen_t, timeval};
 use outboard::raw::{Options, Socket, SocketOption};
 
 use crate::description::{Description, InetSocket, Kind, Phase};
-use crate::{ancillary, errno, info, memory, real, table, transfer};
+use crate::{ancillary, errno, info, memory, real, sockaddr as address_of, table, transfer};
 
 /// Options that a socket of the stack must not accept: data would go another way than the program then believes.
-const REFUSED: [(c_int, c_int); 9] = [
+const REFUSED: [(c_int, c_int); 8] = [
     (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
     (libc::SOL_TCP, libc::TCP_ULP),
     (libc::SOL_TCP, libc::TCP_REPAIR),
@@ -22,7 +22,6 @@ const REFUSED: [(c_int, c_int); 9] = [
     (libc::SOL_TCP, libc::TCP_FASTOPEN_KEY),
     (libc::SOL_TCP, libc::TCP_FASTOPEN_NO_COOKIE),
     (libc::SOL_UDP, libc::UDP_SEGMENT),
-    (libc::SOL_UDP, libc::UDP_GRO),
     (libc::SOL_IP, libc::IP_TRANSPARENT),
 ];
 
@@ -203,12 +202,15 @@ fn pass_on(
             }
         }
         _ => {
-            if let Some(bit) = ancillary::bit_of(level, name) {
-                socket.set_ancillary(bit, bytes.iter().any(|&byte| byte != 0));
+            if let Some((clears, sets)) = ancillary::change_of(level, name) {
+                let on = bytes.iter().any(|&byte| byte != 0);
+                socket.change_ancillary(clears, if on { sets } else { 0 });
             }
         }
     }
-    match (outboard, meaning(level, name, bytes)) {
+    // The kernel takes keepalive of any socket; only a connection's means something.
+    let concerns = socket.kind == Kind::Stream || (level, name) != (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+    match (outboard, meaning(level, name, bytes).filter(|_| concerns)) {
         (Some(outboard), Some(option)) => outboard.set_option(option),
         _ => Ok(()),
     }
@@ -314,6 +316,10 @@ pub(crate) unsafe extern "C" fn getsockopt(
             Some(Err(error)) => return errno::fail(errno::of(&error)),
             None => {}
         }
+        if (level, name) == (libc::SOL_SOCKET, libc::SO_PEERNAME) && socket.phase() == Phase::Outboard {
+            // SAFETY: the caller's pointers.
+            return unsafe { give_peer(socket, outboard, value, length) };
+        }
         if (level, name) == (libc::SOL_TCP, libc::TCP_INFO) && socket.kind == Kind::Stream {
             // SAFETY: the caller's pointers.
             return unsafe { give(&info::tcp_info(outboard), value, length) };
@@ -388,6 +394,29 @@ fn stream_option(options: &Options, level: c_int, name: c_int) -> Option<c_int> 
         }
         _ => return None,
     })
+}
+
+/// `SO_PEERNAME`: getpeername(2) by another door, which takes no more room than there is name.
+///
+/// # Safety
+/// As [`give`].
+unsafe fn give_peer(
+    socket: &InetSocket,
+    outboard: &Socket,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> c_int {
+    let name = outboard.peer_addr().and_then(|peer| {
+        let name = address_of::bytes(peer, socket.family);
+        // SAFETY: the caller's pointer.
+        let room = unsafe { memory::fetch(length)? };
+        if room as usize > name.len() { Err(errno::error(libc::EINVAL)) } else { Ok(name) }
+    });
+    match name {
+        // SAFETY: the caller's pointers.
+        Ok(name) => unsafe { give(&name, value, length) },
+        Err(error) => errno::fail(errno::of(&error)),
+    }
 }
 
 /// # Safety

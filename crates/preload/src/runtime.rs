@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use outboard::Endpoint;
+use outboard::raw::Waiter;
 
 use crate::sockaddr::{Family, unmapped};
 use crate::table;
@@ -90,6 +91,8 @@ fn start() -> io::Result<&'static Endpoint> {
     }
     match with_signals_blocked(Endpoint::from_env) {
         Ok(endpoint) => {
+            // Most programs come to wait for several things, and some when they have used up their descriptors.
+            drop(Waiter::with_descriptor(&endpoint));
             let endpoint: &'static Endpoint = Box::leak(Box::new(endpoint));
             ENDPOINT.store(std::ptr::from_ref(endpoint).cast_mut(), Ordering::Release);
             Ok(endpoint)

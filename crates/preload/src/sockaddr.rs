@@ -146,7 +146,7 @@ pub(crate) unsafe fn write(
     }
     // SAFETY: the caller says that it points to a length.
     let room = unsafe { *length };
-    let room = usize::try_from(room).unwrap_or(0);
+    let room = usize::try_from(room.cast_signed()).map_err(|_| crate::errno::error(libc::EINVAL))?;
     let full = with_bytes(value, family, |bytes| {
         // SAFETY: at most `room` bytes are written.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address.cast(), bytes.len().min(room)) };
@@ -155,6 +155,32 @@ pub(crate) unsafe fn write(
     // SAFETY: as above.
     unsafe { *length = full as socklen_t };
     Ok(())
+}
+
+/// Where there is no address to tell (that of a stream's sender), to who asks for one.
+///
+/// # Safety
+/// As [`write`].
+pub(crate) unsafe fn write_none(address: *mut sockaddr, length: *mut socklen_t) -> io::Result<()> {
+    if address.is_null() {
+        return Ok(());
+    }
+    if length.is_null() {
+        return Err(crate::errno::error(libc::EFAULT));
+    }
+    // SAFETY: the caller says that it points to a length.
+    unsafe {
+        if (*length).cast_signed() < 0 {
+            return Err(crate::errno::error(libc::EINVAL));
+        }
+        *length = 0;
+    }
+    Ok(())
+}
+
+/// An address as a socket of `family` shows it.
+pub(crate) fn bytes(value: SocketAddr, family: Family) -> Vec<u8> {
+    with_bytes(value, family, <[u8]>::to_vec)
 }
 
 /// An IPv4 address as the bytes of a `sockaddr_in`.

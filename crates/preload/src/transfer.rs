@@ -57,8 +57,8 @@ fn receive_stream(
     }
     let length = total(buffers);
     let peek = flags & libc::MSG_PEEK != 0;
-    if flags & libc::MSG_TRUNC != 0 && !peek {
-        return discard(socket, outboard, length, flags);
+    if flags & libc::MSG_TRUNC != 0 {
+        return count(socket, outboard, length, flags);
     }
     receive_in_parts(socket, outboard, length, flags, |done| match done {
         0 => outboard.recv(buffers, peek),
@@ -66,14 +66,19 @@ fn receive_stream(
     })
 }
 
-/// Takes up to `length` bytes of a stream and gives them to nobody (`MSG_TRUNC`, tcp(7)).
-pub(crate) fn discard(
+/// Takes, or only counts, up to `length` bytes of a stream and gives them to nobody (`MSG_TRUNC`, tcp(7)).
+pub(crate) fn count(
     socket: &InetSocket,
     outboard: &Socket,
     length: usize,
     flags: c_int,
 ) -> io::Result<Received> {
-    receive_in_parts(socket, outboard, length, flags, |done| outboard.discard(length - done))
+    let peek = flags & libc::MSG_PEEK != 0;
+    receive_in_parts(socket, outboard, length, flags, |done| match outboard.receivable() {
+        there if peek && there > 0 => Ok(there.min(length)),
+        _ if peek => Ok(outboard.receiver().fill_buf()?.len().min(length)),
+        _ => outboard.discard(length - done),
+    })
 }
 
 /// Receives until there is as much as the flags and the low-water mark ask for. `attempt` takes what is there, behind the first
@@ -339,6 +344,9 @@ fn queue_datagram(
     flags: c_int,
     options: DatagramOptions,
 ) -> io::Result<usize> {
+    if options.source.is_some_and(|source| !outboard.endpoint().is_local(source)) {
+        return Err(errno::error(libc::ENETUNREACH));
+    }
     let mut deadline = LazyDeadline::new(|| socket.send_deadline());
     loop {
         match outboard.send_to_with(buffers, remote.map(for_stack), options) {

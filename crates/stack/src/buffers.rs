@@ -2,6 +2,7 @@
 
 use core::net::SocketAddr;
 
+use base::Instant;
 use tcp::{ReceiveBuffer, SendBuffer};
 
 /// The buffers of a stack's sockets: shared rings of the FEP, or memory of the same process.
@@ -36,11 +37,11 @@ pub struct Full;
 
 /// Both queues of a UDP socket.
 pub trait DatagramBuffer {
-    /// Puts a received datagram into the receive queue.
+    /// Puts a datagram that came at `now` into the receive queue.
     ///
     /// # Errors
     /// `Full`: there is no room; nothing was stored.
-    fn push(&mut self, meta: &DatagramMeta, payload: &[u8]) -> Result<(), Full>;
+    fn push(&mut self, now: Instant, meta: &DatagramMeta, payload: &[u8]) -> Result<(), Full>;
 
     /// The next datagram to send.
     fn front(&mut self) -> Option<(DatagramMeta, [&[u8]; 2])>;

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use base::Instant;
 use tcp::{NoMemory, ReceiveBuffer, SendBuffer};
 use wire::checksum::Sum;
 
@@ -229,7 +230,7 @@ impl HeapDatagrams {
 }
 
 impl DatagramBuffer for HeapDatagrams {
-    fn push(&mut self, meta: &DatagramMeta, payload: &[u8]) -> Result<(), Full> {
+    fn push(&mut self, _: Instant, meta: &DatagramMeta, payload: &[u8]) -> Result<(), Full> {
         if self.received_bytes + payload.len() > DATAGRAM_LIMIT {
             return Err(Full);
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::io::fcntl_dupfd_cloexec;
 
 use super::channel::{Channel, lock};
 use crate::control::sys::{Received, receive, send};
@@ -72,8 +73,19 @@ impl Channel {
 }
 
 impl Link {
-    /// The reading end of the bell of a slot.
-    pub(super) fn make_bell(&self, slot: u32) -> io::Result<OwnedFd> {
+    /// A descriptor in whose place that of a bell can come. Without one what the FEP sends would be lost.
+    ///
+    /// # Errors
+    /// `EMFILE`: there is no place.
+    pub(super) fn make_room_for_bell(&self) -> io::Result<Option<OwnedFd>> {
+        match self {
+            Self::Local(_) => Ok(None),
+            Self::Control(control) => Ok(Some(fcntl_dupfd_cloexec(&*lock(control), 0)?)),
+        }
+    }
+
+    /// The reading end of the bell of a slot, in the place of `room`.
+    pub(super) fn make_bell(&self, slot: u32, room: Option<OwnedFd>) -> io::Result<OwnedFd> {
         match self {
             Self::Local(bells) => bells.make(slot).map_err(|error| match error {
                 WaiterError::System(error) => error,
@@ -82,6 +94,7 @@ impl Link {
             Self::Control(control) => {
                 let control = lock(control);
                 send(&*control, &Request::NewWaiter { slot }.encode(), &[])?;
+                drop(room);
                 match receive_answer(&control) {
                     Ok((Answer::Bell { slot: same }, mut descriptors)) if same == slot => {
                         descriptors.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())

@@ -23,6 +23,8 @@ pub struct Datagram {
     pub ttl: u8,
     /// Type of service.
     pub tos: u8,
+    /// When it came, in nanoseconds of CLOCK_MONOTONIC.
+    pub arrival_ns: u64,
 }
 
 /// The receiving side of a datagram socket. One thread at a time uses it.
@@ -62,9 +64,9 @@ impl ReceiveDatagrams {
         if !peek {
             self.0.consume(record_len(header.length))?;
         }
-        let Header { length, remote, local, ttl, tos } = header;
+        let Header { length, remote, local, ttl, tos, arrival } = header;
         let remote = remote.unwrap_or(NOBODY);
-        Ok(Some(Datagram { copied, length, remote, local, ttl, tos }))
+        Ok(Some(Datagram { copied, length, remote, local, ttl, tos, arrival_ns: arrival.as_nanos() }))
     }
 
     /// Asks to be woken when there is a datagram. To be called before the waiter prepares.

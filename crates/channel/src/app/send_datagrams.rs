@@ -1,6 +1,6 @@
 //! The sending side of a datagram socket.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ impl SendDatagrams {
         self.0.room() >= 2 * record_len(bytes)
     }
 
-    /// Queues a datagram for `remote`, or for the connected peer; its length. A `ttl` or `tos` of 0 is the socket's.
+    /// Queues a datagram for `remote`, or for the connected peer; its length. Without a `source` it is from the socket's address,
+    /// and a `ttl` or `tos` of 0 is the socket's.
     ///
     /// # Errors
     /// `EMSGSIZE`: too long. `EAGAIN`: no room. `ENETDOWN`: the channel is closed.
@@ -50,6 +51,7 @@ impl SendDatagrams {
         &mut self,
         remote: Option<SocketAddr>,
         buffers: &[IoSlice<'_>],
+        source: Option<IpAddr>,
         ttl: u8,
         tos: u8,
     ) -> io::Result<usize> {
@@ -65,7 +67,10 @@ impl SendDatagrams {
             ring.write(at, &pad_word(pad).to_ne_bytes());
             at += pad as u64;
         }
-        let header = Header { ttl, tos, ..Header::to_send(remote, length) };
+        let mut header = Header { ttl, tos, ..Header::to_send(remote, length) };
+        if let Some(source) = source {
+            header.local = SocketAddr::new(source, 0);
+        }
         ring.write(at, &header_bytes(header.encode()));
         at += HEADER as u64;
         for buffer in buffers {

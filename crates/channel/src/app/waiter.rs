@@ -76,8 +76,17 @@ impl Waiter {
             let bell = Some(Bell { socket, taken });
             return Ok(Self { channel: channel.clone(), slot, seen: 0, bell });
         }
-        let mut waiter = Self::new(channel)?;
-        let socket = channel.link.make_bell(waiter.slot)?;
+        // The FEP makes one bell for each slot. A slot whose bell was asked for and lost is of no use any more.
+        let room = channel.link.make_room_for_bell()?;
+        let slot = lock(&channel.slots).take(channel.a.word32(header_a::WAITERS_USED));
+        let slot = slot.ok_or_else(would_block)?;
+        let asks = room.is_some();
+        let socket = channel.link.make_bell(slot, room).inspect_err(|_| {
+            if !asks {
+                lock(&channel.slots).free.push(slot);
+            }
+        })?;
+        let mut waiter = Self { channel: channel.clone(), slot, seen: 0, bell: None };
         waiter.bell = Some(Bell { socket, taken: waiter.counter().load(Ordering::Acquire) });
         Ok(waiter)
     }

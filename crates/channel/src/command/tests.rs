@@ -10,6 +10,20 @@ const GEOMETRY: Geometry = Geometry {
     receive_bytes: 1 << 20,
 };
 
+#[test]
+fn what_is_longer_than_any_time_is_the_longest() {
+    let longest = Duration::from_micros(LONGEST_TIME_US);
+    for given in [longest + Duration::from_micros(1), Duration::from_secs(i32::MAX as u64), Duration::MAX] {
+        let option = SocketOption::DeferAccept(Some(given));
+        let words = Command::SetOption { socket: 1, sequence: 2, option }.encode();
+        let option = SocketOption::DeferAccept(Some(longest));
+        assert_eq!(
+            Command::decode(words, &GEOMETRY),
+            Ok(Command::SetOption { socket: 1, sequence: 2, option })
+        );
+    }
+}
+
 fn commands() -> Vec<Command> {
     let (socket, sequence) = (999, u32::MAX);
     let keepalive =

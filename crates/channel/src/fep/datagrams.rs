@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use base::Instant;
 use stack::{DatagramBuffer, DatagramMeta, Full};
 
 use super::receive::{NoRoom, ReceiveSide};
@@ -119,7 +120,7 @@ impl DatagramRings {
 }
 
 impl DatagramBuffer for DatagramRings {
-    fn push(&mut self, meta: &DatagramMeta, payload: &[u8]) -> Result<(), Full> {
+    fn push(&mut self, now: Instant, meta: &DatagramMeta, payload: &[u8]) -> Result<(), Full> {
         let length = payload.len();
         if length > MAX_PAYLOAD {
             return Err(Full);
@@ -130,7 +131,7 @@ impl DatagramBuffer for DatagramRings {
             self.receive.write(at, &pad_word(pad).to_ne_bytes());
             at += pad as u64;
         }
-        self.receive.write(at, &header_bytes(Header::received(meta, length).encode()));
+        self.receive.write(at, &header_bytes(Header::received(now, meta, length).encode()));
         self.receive.write(at + HEADER as u64, payload);
         self.receive.write_to(at + record_len(length) as u64);
         Ok(())

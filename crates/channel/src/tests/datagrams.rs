@@ -2,17 +2,22 @@ use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
+use base::Instant;
 use proptest::prelude::*;
 use stack::{DatagramBuffer, DatagramMeta, Full};
 
 use super::{LIMITS, bytes};
 use crate::app::{ReceiveDatagrams, SendDatagrams};
+use crate::datagram::NOBODY;
 use crate::fep::{AppChannel, DatagramRings};
 use crate::{Command, Offence};
 
 fn remote(port: u16) -> SocketAddr {
     SocketAddr::new(if port.is_multiple_of(2) { [10, 0, 0, 1].into() } else { [0x2001; 8].into() }, port)
 }
+
+/// When all of them came.
+const CAME: Instant = Instant::from_nanos(0x0123_4567_89ab_cdef);
 
 fn meta(port: u16) -> DatagramMeta {
     DatagramMeta { remote: remote(port), local: remote(port.wrapping_add(1)), ttl: 64, tos: 3 }
@@ -63,7 +68,7 @@ proptest! {
             match step {
                 Step::Queue(len) => {
                     let meta = meta(port as u16);
-                    match rings.push(&meta, &bytes(port as u64, len)) {
+                    match rings.push(CAME, &meta, &bytes(port as u64, len)) {
                         Ok(()) => hidden.push_back((meta, bytes(port as u64, len))),
                         // The limit is a mebibyte: not before a third of it is full.
                         Err(Full) => prop_assert!(hidden.iter().chain(&visible).map(|(_, data)| data.len() + 56).sum::<usize>() > 300_000),
@@ -83,6 +88,7 @@ proptest! {
                     prop_assert_eq!(got.is_some(), expected.is_some());
                     if let (Some(got), Some((meta, data))) = (got, expected) {
                         prop_assert_eq!((got.remote, got.local, got.ttl, got.tos), (meta.remote, meta.local, 64, 3));
+                        prop_assert_eq!(got.arrival_ns, CAME.as_nanos());
                         prop_assert_eq!((got.length, got.copied), (data.len(), data.len().min(room)));
                         prop_assert_eq!(&[first, second].concat()[..got.copied], &data[..got.copied]);
                     }
@@ -107,13 +113,14 @@ proptest! {
             match step {
                 Step::Queue(len) => {
                     let to = (port % 3 != 0).then(|| remote(port as u16));
+                    let from = (port % 2 == 0).then(|| remote(port as u16).ip());
                     let data = bytes(port as u64, len);
                     let (first, second) = data.split_at(len / 3);
                     let fits = writer.has_room(len);
-                    match writer.send(to, &[IoSlice::new(first), IoSlice::new(second)], 0, 0) {
+                    match writer.send(to, &[IoSlice::new(first), IoSlice::new(second)], from, 0, 0) {
                         Ok(count) => {
                             prop_assert_eq!(count, len);
-                            hidden.push_back((to, data));
+                            hidden.push_back((to, from, data));
                         }
                         Err(error) => {
                             prop_assert_eq!(error.kind(), ErrorKind::WouldBlock);
@@ -128,7 +135,9 @@ proptest! {
                 Step::Take(_) => {
                     let expected = visible.pop_front();
                     match (rings.front(), expected) {
-                        (Some((meta, payload)), Some((to, data))) => {
+                        (Some((meta, payload)), Some((to, from, data))) => {
+                            let nobody = NOBODY.ip();
+                            prop_assert_eq!(meta.local, SocketAddr::new(from.unwrap_or(nobody), 0));
                             prop_assert_eq!(meta.remote, to.unwrap_or(crate::datagram::NOBODY));
                             prop_assert_eq!(payload.concat(), data);
                         }
@@ -157,10 +166,10 @@ proptest! {
 fn what_is_too_long_is_refused() {
     let (fep, app) = crate::pair(&LIMITS).unwrap();
     let mut writer = SendDatagrams::new(app, 0);
-    let error = writer.send(None, &[IoSlice::new(&[0; 65_508])], 0, 0).unwrap_err();
+    let error = writer.send(None, &[IoSlice::new(&[0; 65_508])], None, 0, 0).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
     let mut rings = fep.owner().datagrams();
-    assert_eq!(rings.push(&meta(1), &[0; 65_536]), Err(Full));
+    assert_eq!(rings.push(CAME, &meta(1), &[0; 65_536]), Err(Full));
 }
 
 #[test]
@@ -168,8 +177,8 @@ fn a_peeked_datagram_stays() {
     let (fep, app) = crate::pair(&LIMITS).unwrap();
     let mut rings = fep.owner().datagrams();
     rings.assign(0);
-    rings.push(&meta(7), b"").unwrap();
-    rings.push(&meta(8), b"second").unwrap();
+    rings.push(CAME, &meta(7), b"").unwrap();
+    rings.push(CAME, &meta(8), b"second").unwrap();
     rings.publish();
     let mut reader = ReceiveDatagrams::new(app, 0);
     let mut buffer = [0; 10];

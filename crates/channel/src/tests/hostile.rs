@@ -57,7 +57,7 @@ impl Victim {
             tos: 0,
         };
         for (&socket, rings) in &mut self.datagrams {
-            let _ = rings.push(&meta, &[9; 700]);
+            let _ = rings.push(base::Instant::ZERO, &meta, &[9; 700]);
             // More than these cannot be queued at a time, whatever the records say.
             for _ in 0..1 << 20 {
                 let Some((_, payload)) = rings.front() else { break };
@@ -236,7 +236,8 @@ impl Attacker {
                 }
             }
             2..=6 if self.attached[index] => {
-                let queued_to = self.queued[index].unwrap_or(0) + self.below(20) * 48;
+                let queued_to =
+                    self.queued[index].unwrap_or(0) + self.below(20) * crate::datagram::HEADER as u64;
                 self.queued[index] = Some(queued_to);
                 Command::Send { socket, queued_to: if rare { self.nasty() } else { queued_to } }
             }
@@ -296,6 +297,7 @@ fn whatever_is_written_is_a_command_or_an_offence() {
         assert_eq!(victim.fep.memory().in_use, 0);
     }
     // The attack goes deep enough: many kinds of offences, after many commands.
+    eprintln!("{taken} {offences:?}");
     assert!(taken > 50_000, "{taken} commands");
     assert!(offences.len() >= 9, "{offences:?}");
 }

@@ -10,7 +10,7 @@ use channel::{Command, Manner, Offence, State};
 use stack::{SocketError, SocketOption, SocketOptions};
 use tcp::TcpInfo;
 
-use super::app::{Entry, Live, LiveKind};
+use super::app::{Ending, Entry, Live, LiveKind};
 use super::core::Core;
 use super::key::{Key, NOBODY};
 
@@ -386,8 +386,13 @@ impl Core {
             }
             LiveKind::Connection => {
                 let state = self.stack.tcp(id).map_or(tcp::State::Closed, tcp::Connection::state);
-                if matches!(state, tcp::State::Closed | tcp::State::SynSent) {
-                    return Ok(Err(ENOTCONN));
+                match state {
+                    tcp::State::Closed => return Ok(Err(ENOTCONN)),
+                    tcp::State::SynSent => {
+                        self.give_up_attempt(now, app, socket, id);
+                        return Ok(Ok(()));
+                    }
+                    _ => {}
                 }
                 if how != Shutdown::Read && !self.put_off_shutdown(id) {
                     self.stack.tcp_shutdown(id);
@@ -397,6 +402,16 @@ impl Core {
                 Ok(Ok(()))
             }
         }
+    }
+
+    /// SHUTDOWN of a connection attempt: as Linux ends it (`inet_shutdown`).
+    fn give_up_attempt(&mut self, now: Instant, app: u32, socket: u32, id: stack::SocketId) {
+        self.let_go(now, id);
+        *self.apps[app].entry(socket) = Entry::FreshTcp(Box::default());
+        let channel = &mut self.apps[app].channel;
+        channel.publish_error(socket, libc::ECONNRESET);
+        channel.publish_state(socket, State::CLOSED | State::ERROR);
+        channel.notify(socket);
     }
 
     fn close_reading(&mut self, app: u32, socket: u32, how: Shutdown) {
@@ -423,7 +438,12 @@ impl Core {
                 let (id, kind) = (live.id, live.kind);
                 let read = self.give_up_reading(now, id, kind, reset);
                 *self.apps[app].entry(socket) = Entry::Closing(id);
-                self.close_in_stack(now, id, kind, reset);
+                let is_cut_off = matches!(self.apps[app].ending, Some(Ending::CutOff(_)));
+                if kind == LiveKind::Connection && !is_cut_off && self.has_last_words(id, reset) {
+                    self.close_after_output(id, reset);
+                } else {
+                    self.close_in_stack(now, id, kind, reset);
+                }
                 read
             }
         }
@@ -456,7 +476,7 @@ impl Core {
         }
     }
 
-    fn close_in_stack(&mut self, now: Instant, id: stack::SocketId, kind: LiveKind, reset: bool) {
+    pub(super) fn close_in_stack(&mut self, now: Instant, id: stack::SocketId, kind: LiveKind, reset: bool) {
         if reset && kind == LiveKind::Connection {
             self.forget_filling(id);
             self.stack.tcp_abort(id);

@@ -80,6 +80,8 @@ pub(crate) struct Core {
     pub(super) withheld: Withheld,
     /// Connections that wait for bytes of lent files.
     pub(super) unfilled: Waiting,
+    /// Connections that are closed when output was asked for, and whether by a reset.
+    pub(super) last_words: Vec<(stack::SocketId, bool)>,
     /// Bytes of lent files that commands have asked for.
     pub(crate) filled_bytes: u64,
     /// Applications whose listeners wait for free numbers, and when that is tried again.
@@ -112,6 +114,7 @@ impl Core {
             idle: IdleWatch::default(),
             withheld: Withheld::default(),
             unfilled: Waiting::default(),
+            last_words: Vec::new(),
             filled_bytes: 0,
             starved: Vec::new(),
             retry_at: None,

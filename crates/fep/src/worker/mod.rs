@@ -16,6 +16,7 @@ mod core;
 mod filling;
 mod idle;
 mod key;
+mod last_words;
 mod listening;
 mod noise;
 mod pause;
@@ -260,15 +261,16 @@ impl<D: Device> Worker<D> {
         if self.device_error.is_some() || !self.backlog.retry(&mut self.device) {
             // Applications that talk to each other need no device.
             self.core.stack.poll_loopback(now);
-            return false;
+            return self.core.on_output(now);
         }
         let (mut sent, mut busy) = (0, false);
-        for _ in 0..TRANSMIT_ROUNDS {
+        for round in 0..TRANSMIT_ROUNDS {
             let mut sink = DeviceSink { device: &mut self.device, backlog: &mut self.backlog };
             sent += self.core.stack.poll_transmit(now, &mut sink);
             // Those who wait for bytes of another application here do not wait for the next round.
             busy |= self.core.publish_changes(now) > 0;
-            if !self.core.stack.wants_transmit() || self.backlog.is_blocked() {
+            let has_closed = round == 0 && self.core.on_output(now);
+            if !(self.core.stack.wants_transmit() || has_closed) || self.backlog.is_blocked() {
                 break;
             }
         }

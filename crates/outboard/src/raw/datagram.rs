@@ -30,11 +30,11 @@ impl Socket {
         if let Some(error) = self.take_error()? {
             return Err(error);
         }
-        if self.progress.write_shut.load(Ordering::Acquire) {
-            return Err(errno(libc::EPIPE));
-        }
         if remote.is_none() && !self.record().state().contains(State::CONNECTED) {
             return Err(errno(libc::EDESTADDRREQ));
+        }
+        if self.is_write_shut() {
+            return Err(errno(libc::EPIPE));
         }
         if self.endpoint.is_dead() {
             return Err(errno(libc::ENETDOWN));
@@ -51,7 +51,7 @@ impl Socket {
         let remote = remote.or_else(|| self.record().remote());
         let mut side = lock(&self.send.side);
         let SendSide::Datagrams(datagrams) = &mut *side else { return Err(errno(libc::EISCONN)) };
-        let outcome = datagrams.send(remote, buffers, options.ttl, options.tos);
+        let outcome = datagrams.send(remote, buffers, options.source, options.ttl, options.tos);
         self.look_after_memory();
         if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             self.progress.blocked_sends.fetch_add(1, Ordering::Relaxed);
@@ -74,6 +74,7 @@ impl Socket {
                 local: datagram.local,
                 ttl: datagram.ttl,
                 tos: datagram.tos,
+                arrival_ns: datagram.arrival_ns,
             });
         }
         Err(match self.take_error()? {
@@ -85,6 +86,11 @@ impl Socket {
     /// Whether nothing more is to be received since the program has said so.
     pub fn is_read_shut(&self) -> bool {
         self.progress.read_shut.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing more is to be sent since the program has said so.
+    pub fn is_write_shut(&self) -> bool {
+        self.progress.write_shut.load(Ordering::Acquire)
     }
 
     pub(super) fn has_datagram(&self) -> bool {

@@ -35,12 +35,13 @@ impl Socket {
         if state.contains(State::CONNECTING) {
             return Readiness { writable: self.begins_with_send(), ..Readiness::default() };
         }
+        let read_shut = self.progress.read_shut.load(Ordering::Acquire);
         if !connected && !closed {
             // Neither connected nor connecting: hung up, and a send would fail at once.
-            return Readiness { writable: true, hangup: true, ..Readiness::default() };
+            let (readable, peer_closed) = (read_shut, read_shut);
+            return Readiness { readable, peer_closed, writable: true, hangup: true, ..Readiness::default() };
         }
         self.heed_urgent();
-        let read_shut = self.progress.read_shut.load(Ordering::Acquire);
         let write_shut = self.progress.write_shut.load(Ordering::Acquire);
         let peer_closed = state.contains(State::PEER_CLOSED) || read_shut || closed;
         let send_closed = state.contains(State::SEND_CLOSED) || write_shut || closed;

@@ -247,6 +247,9 @@ impl Socket {
         if state.contains(State::LISTENING) {
             return Err(errno(libc::EISCONN));
         }
+        if self.record().state().contains(State::CLOSED) {
+            self.begin_anew()?;
+        }
         self.call(|sequence| Command::Connect { socket: self.number, sequence, remote: Some(remote) })?;
         self.progress.connect_called.store(true, Ordering::Release);
         // Fast open: it counts as connected, and the first send begins the connection.
@@ -254,6 +257,18 @@ impl Socket {
             return Err(errno(libc::EINPROGRESS));
         }
         self.progress.held.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// An attempt has failed: the stack makes another socket of this one, which gets the options that were set.
+    fn begin_anew(&self) -> io::Result<()> {
+        self.call(|sequence| Command::Connect { socket: self.number, sequence, remote: None })?;
+        let (fresh, options) = (Options::default(), self.options());
+        for option in options.each() {
+            if let Some(option) = for_stack(option, &fresh, &options) {
+                self.call(|sequence| Command::SetOption { socket: self.number, sequence, option })?;
+            }
+        }
         Ok(())
     }
 
@@ -275,6 +290,9 @@ impl Socket {
 
     /// As Linux answers: once with the outcome, then that it is connected.
     fn connect_again(&self, state: State) -> io::Result<()> {
+        if state.contains(State::CONNECTED) && self.progress.connect_told.load(Ordering::Acquire) {
+            return Err(errno(libc::EISCONN)); // however it has ended since
+        }
         if let Some(error) = self.take_error()? {
             self.forget_attempt(state);
             return Err(error);
@@ -339,22 +357,32 @@ impl Socket {
     /// Ends one direction or both.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let state = self.state();
-        if !state.intersects(State::CONNECTED | State::LISTENING)
-            || (self.kind == Kind::Stream && state.contains(State::CLOSED))
-        {
+        let begun = State::CONNECTED | State::LISTENING | State::CONNECTING;
+        if !state.intersects(begun) || (self.kind == Kind::Stream && state.contains(State::CLOSED)) {
+            // Linux notes it all the same (`inet_shutdown`).
+            self.note_shutdown(how);
             return Err(errno(libc::ENOTCONN));
         }
         self.call(|sequence| Command::Shutdown { socket: self.number, sequence, how })?;
+        if state.contains(State::CONNECTING) {
+            return Ok(()); // the attempt ends, by an error
+        }
+        if how != Shutdown::Write && state.contains(State::LISTENING) {
+            // That ends the listening, and leaves a fresh socket.
+            self.endpoint.reset_waiting(&self.shared);
+            return Ok(());
+        }
+        self.note_shutdown(how);
+        Ok(())
+    }
+
+    fn note_shutdown(&self, how: Shutdown) {
         if how != Shutdown::Write {
             self.progress.read_shut.store(true, Ordering::Release);
-            if state.contains(State::LISTENING) {
-                self.endpoint.reset_waiting(&self.shared);
-            }
         }
         if how != Shutdown::Read {
             self.progress.write_shut.store(true, Ordering::Release);
         }
-        Ok(())
     }
 
     /// The error that waits, if any; taking it clears it. That the stack is gone is such an error, told once.

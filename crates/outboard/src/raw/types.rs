@@ -1,6 +1,6 @@
 //! The small values of the raw interface: what to wait for, what is ready, options, a datagram's fate.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tcp::CongestionAlgorithm;
@@ -171,6 +171,33 @@ pub struct Options {
 }
 
 impl Options {
+    /// The options that the stack keeps and that are not as a fresh socket's: what sets them again. Linux forgets the largest
+    /// segment with the attempt.
+    pub(crate) fn each(&self) -> impl Iterator<Item = SocketOption> {
+        use SocketOption as Set;
+        let fresh = Self::default();
+        [
+            (self.nodelay != fresh.nodelay).then_some(Set::NoDelay(self.nodelay)),
+            (self.cork != fresh.cork).then_some(Set::Cork(self.cork)),
+            (self.quickack != fresh.quickack).then_some(Set::QuickAck(self.quickack)),
+            self.congestion.map(Set::Congestion),
+            // With its times.
+            (self.keepalive != fresh.keepalive).then_some(Set::KeepAlive(self.keepalive)),
+            (self.user_timeout != fresh.user_timeout).then_some(Set::UserTimeout(self.user_timeout)),
+            self.linger2.map(|time| Set::Linger2(Some(time))),
+            self.syn_retries.map(|count| Set::SynRetries(Some(count))),
+            (self.ttl != fresh.ttl).then_some(Set::Ttl(self.ttl)),
+            (self.type_of_service != fresh.type_of_service)
+                .then_some(Set::TypeOfService(self.type_of_service)),
+            (self.reuse_address != fresh.reuse_address).then_some(Set::ReuseAddress(self.reuse_address)),
+            (self.reuse_port != fresh.reuse_port).then_some(Set::ReusePort(self.reuse_port)),
+            (self.receive_buffer != fresh.receive_buffer).then_some(Set::ReceiveBuffer(self.receive_buffer)),
+            (self.fast_open_connect).then_some(Set::FastOpenConnect(true)),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
     pub(crate) fn apply(&mut self, option: SocketOption) {
         match option {
             SocketOption::NoDelay(on) => self.nodelay = on,
@@ -253,6 +280,8 @@ pub struct Datagram {
     pub ttl: u8,
     /// The type of service that it came with.
     pub tos: u8,
+    /// When it came, in nanoseconds of CLOCK_MONOTONIC.
+    pub arrival_ns: u64,
 }
 
 /// What one datagram is sent with instead of the socket's; 0: as the socket.
@@ -262,4 +291,6 @@ pub struct DatagramOptions {
     pub ttl: u8,
     /// The type of service.
     pub tos: u8,
+    /// The address that it is from, one of the stack's; `None`: the socket's, or that of the route.
+    pub source: Option<IpAddr>,
 }

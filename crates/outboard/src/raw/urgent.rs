@@ -16,10 +16,13 @@ impl Socket {
     /// Receives the peer's urgent byte out of the line; `peek` leaves it.
     ///
     /// # Errors
-    /// `EINVAL`: there is none, or it was received before, or urgent bytes stay in the line. `EAGAIN`: it is announced and
+    /// `ENOTCONN`: it listens. `EINVAL`: there is none, or it was received before, or urgent bytes stay in the line. `EAGAIN`: it is announced and
     /// has not come. It never waits.
     pub fn recv_urgent(&self, peek: bool) -> io::Result<Option<u8>> {
         let state = self.state();
+        if state.contains(State::LISTENING) {
+            return Err(errno(libc::ENOTCONN));
+        }
         self.heed_urgent();
         let consumed = self.progress.consumed.load(Ordering::Relaxed);
         let mark = self.record().urgent_mark(consumed).filter(|&(offset, _)| !self.is_taken(offset));

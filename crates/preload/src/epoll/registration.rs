@@ -53,6 +53,7 @@ pub(super) enum Verdict {
 
 impl Registration {
     pub(super) fn new(core: Arc<Core>, fd: c_int, socket: SocketName, event: epoll_event) -> Self {
+        let event = with_ends(event);
         Self {
             core,
             fd,
@@ -65,6 +66,7 @@ impl Registration {
 
     /// The program changed what it wants; what is ready counts as new.
     pub(super) fn rearm(&self, event: epoll_event) {
+        let event = with_ends(event);
         *self.lock() = State { event, told: 0, received: 0, blocked: 0 };
     }
 
@@ -133,7 +135,7 @@ impl Registration {
         // Counters before readiness: what comes in between is an edge of its own.
         let (received, blocked) = (socket.received_total(), socket.blocked_sends());
         let ready = bits_of(socket.poll_ready(interest_of(wanted)));
-        let told = ready & ((wanted & !MANNER) | ERR | HUP);
+        let told = ready & wanted & !MANNER;
         if told == 0 {
             state.told = 0;
             return Verdict::Quiet;
@@ -158,6 +160,11 @@ impl Registration {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Errors and ends are told to everybody, who wants nothing included.
+fn with_ends(event: epoll_event) -> epoll_event {
+    epoll_event { events: event.events | ERR | HUP, u64: event.u64 }
 }
 
 /// Readiness in the bits of poll(2) and epoll(7), which agree.

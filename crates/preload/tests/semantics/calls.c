@@ -71,6 +71,16 @@ static void states(void) {
     close(fd);
 
     fd = tcp_socket();
+    char control[16] = "";
+    socklen_t length = sizeof control;
+    say("reno %s", result(setsockopt(fd, SOL_TCP, TCP_CONGESTION, "reno", 4)));
+    say("refused with an option %s", result(connect(fd, AS(nobody))));
+    say("then connects %s", result(connect(fd, AS(peer_address))));
+    getsockopt(fd, SOL_TCP, TCP_CONGESTION, control, &length);
+    say("which still has it: %s", control);
+    close(fd);
+
+    fd = tcp_socket();
     say("refused %s", result(connect(fd, AS(nobody))));
     look("refused", fd);
     say("refused again %s", result(connect(fd, AS(nobody))));

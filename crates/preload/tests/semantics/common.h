@@ -76,4 +76,7 @@ void calls_cases(void);
 void urgent_cases(void);
 void pairs_cases(void);
 void messages_cases(void);
+void exhausted_cases(void);
+void choices_cases(void);
+void matrix_cases(void);
 #endif

@@ -1,5 +1,6 @@
 /* epoll: level and edge, one-shot, changes, closed descriptors, mixtures, nesting, threads. */
 #include "common.h"
+#include <sys/resource.h>
 
 static int control(int epoll, int operation, int fd, unsigned events, unsigned data) {
     struct epoll_event event = {.events = events, .data.u64 = data};
@@ -300,6 +301,40 @@ static void full(void) {
     close(fd);
     close(gate);
     close(epoll);
+}
+
+/* A program that has no descriptor left when it first waits: libuv's test "emfile" is such a one. */
+void exhausted_cases(void) {
+    struct rlimit limit = {40, 40};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    int epoll = epoll_create1(0), port = 0, listener = listen_on(own_address, &port), spare = dup(0), last;
+    struct sockaddr_in to = address_of(own_address, port);
+    set_nonblocking(listener, 1);
+    while ((last = dup(0)) >= 0)
+        spare = last;
+    say("no descriptor %s", result(dup(0)));
+    close(spare);
+    int caller = tcp_socket();
+    set_nonblocking(caller, 1);
+    say("connect %s", result(connect(caller, (struct sockaddr *)&to, sizeof to)));
+    struct epoll_event event = {.events = EPOLLIN}, events[4];
+    say("watch the listener %s", result(epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event)));
+    event.events = EPOLLOUT;
+    say("watch the caller %s", result(epoll_ctl(epoll, EPOLL_CTL_ADD, caller, &event)));
+    int told = 0;
+    for (int tries = 0; told < 2 && tries < 100; tries++)
+        told = epoll_wait(epoll, events, 4, 100);
+    say("both tell %d", told);
+    say("accept %s", result(accept(listener, NULL, NULL)));
+    close(spare - 1);
+    int fd = accept(listener, NULL, NULL);
+    say("then accept %d", fd >= 0);
+    close(spare - 2);
+    say("and no more %s", result(accept(listener, NULL, NULL)));
+    say("send %s", result(send(fd, "x", 1, 0)));
+    event.events = EPOLLIN;
+    say("watch for it %s", result(epoll_ctl(epoll, EPOLL_CTL_MOD, caller, &event)));
+    say("it comes %s", result(epoll_wait(epoll, events, 4, 10000)));
 }
 
 void epoll_cases(void) {

@@ -56,7 +56,10 @@ int main(int count, char **arguments) {
     run("urgent", urgent_cases, only);
     run("pairs", pairs_cases, only);
     run("messages", messages_cases, only);
+    run("choices", choices_cases, only);
+    run("matrix", matrix_cases, only);
     if (only) {
+        run("exhausted", exhausted_cases, only);
         run("leave-exit", leave_by_exit, only);
         run("leave-_exit", leave_by_underscore_exit, only);
     }

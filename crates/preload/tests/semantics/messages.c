@@ -94,6 +94,9 @@ static void ancillary(struct in_addr ip, const char *where) {
     memcpy(CMSG_DATA(header), &info, sizeof info);
     say("%s: from here %s", where, result(sendmsg(sender, &message, 0)));
     tell("from here", fd, 200);
+    info.ipi_spec_dst = peer_address.sin_addr;
+    memcpy(CMSG_DATA(header), &info, sizeof info);
+    say("%s: from elsewhere %s", where, result(sendmsg(sender, &message, 0)));
     close(fd);
     close(sender);
 }
@@ -239,7 +242,77 @@ static void shutting(void) {
     close(sender);
 }
 
+/* Receives and tells the times that came with it, and whether they can be. */
+static void tell_times(const char *what, int fd, const struct timespec *before) {
+    char buffer[100], control[300];
+    struct iovec part = {buffer, sizeof buffer};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    wait_for(fd, POLLIN);
+    pause_ms(3);
+    long count = recvmsg(fd, &message, MSG_DONTWAIT);
+    say("%s: recvmsg %s flags %x length of control %d", what, result(count), message.msg_flags, (int)message.msg_controllen);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
+        int64_t time[2] = {0, 0};
+        memcpy(time, CMSG_DATA(header), sizeof time);
+        int in_nanoseconds = header->cmsg_type == SO_TIMESTAMPNS || header->cmsg_type == 64;
+        int64_t at = time[0] * 1000000000 + time[1] * (in_nanoseconds ? 1 : 1000);
+        /* Microseconds are cut. */
+        int can_be = at + 1000 >= before->tv_sec * 1000000000L + before->tv_nsec &&
+                     at <= now.tv_sec * 1000000000L + now.tv_nsec;
+        say("%s: level %d type %d length %d can be %d", what, header->cmsg_level, header->cmsg_type,
+            (int)header->cmsg_len, can_be);
+    }
+}
+
+static void times(struct in_addr ip, const char *where) {
+    /* SO_TIMESTAMP_NEW and SO_TIMESTAMPNS_NEW come last. */
+    static const int options[] = {SO_TIMESTAMP, SO_TIMESTAMPNS, 63, 64};
+    struct sockaddr_in to, from;
+    int on = 1, off = 0, fd = udp_bound(ip, &to), sender = udp_bound(own_address, &from);
+    to.sin_addr = own_address;
+    struct timespec before;
+    for (int index = 0; index < 4; index++) {
+        clock_gettime(CLOCK_REALTIME, &before);
+        say("%s: times by %d %s", where, options[index], result(setsockopt(fd, SOL_SOCKET, options[index], &on, sizeof on)));
+        for (int other = 0; other < 4; other++) {
+            int value = -1;
+            socklen_t length = sizeof value;
+            getsockopt(fd, SOL_SOCKET, options[other], &value, &length);
+            say("%s: then %d is %d", where, options[other], value);
+        }
+        sendto(sender, "one", 3, 0, AS(to));
+        tell_times(where, fd, &before);
+    }
+    setsockopt(fd, SOL_IP, IP_PKTINFO, &on, sizeof on);
+    sendto(sender, "two", 3, 0, AS(to));
+    tell("both", fd, 200);
+    setsockopt(fd, SOL_SOCKET, SO_TIMESTAMP, &off, sizeof off);
+    sendto(sender, "three", 3, 0, AS(to));
+    tell("no times", fd, 200);
+    close(fd);
+    close(sender);
+}
+
+static void times_of_streams(void) {
+    int on = 1, fd = call_peer("pong");
+    struct timespec before;
+    clock_gettime(CLOCK_REALTIME, &before);
+    setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+    setsockopt(fd, SOL_TCP, 36, &on, sizeof on); /* TCP_INQ */
+    write(fd, "\005", 1);
+    tell_times("stream", fd, &before);
+    shutdown(fd, SHUT_WR);
+    tell_times("end of stream", fd, &before);
+    close(fd);
+}
+
 void messages_cases(void) {
+    struct in_addr wildcard = {htonl(INADDR_ANY)};
+    times(own_address, "times here");
+    times(wildcard, "times anywhere");
+    times_of_streams();
     struct in_addr any = {htonl(INADDR_ANY)};
     ancillary(own_address, "own");
     ancillary(any, "any");

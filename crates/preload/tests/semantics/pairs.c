@@ -373,6 +373,26 @@ static void pointers(void) {
     munmap(nowhere, 4096);
 }
 
+/* What is sent just before a reset comes before it. */
+static void last_words(void) {
+    char buffer[20];
+    struct linger linger = {1, 0};
+    for (int manner = 0; manner < 3; manner++) {
+        int ends[2];
+        make_pair(ends);
+        send(ends[1], "question", 8, 0);
+        recv(ends[0], buffer, manner == 2 ? 8 : 1, 0);
+        if (manner > 0)
+            setsockopt(ends[0], SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+        send(ends[0], "answer", 6, 0);
+        close(ends[0]);
+        say("last words %s", result(recv(ends[1], buffer, sizeof buffer, 0)));
+        say("then %s", result(recv(ends[1], buffer, sizeof buffer, 0)));
+        say("and %s", result(recv(ends[1], buffer, sizeof buffer, 0)));
+        close(ends[1]);
+    }
+}
+
 static void positions(void) {
     char buffer[20];
     int ends[2];
@@ -451,6 +471,7 @@ void pairs_cases(void) {
     own_ends();
     unread();
     unaccepted();
+    last_words();
     pointers();
     positions();
     values();

@@ -76,7 +76,7 @@ impl ReceiveBuffer for NoBytes {
 }
 
 impl DatagramBuffer for Lengths {
-    fn push(&mut self, meta: &DatagramMeta, payload: &[u8]) -> Result<(), Full> {
+    fn push(&mut self, _: Instant, meta: &DatagramMeta, payload: &[u8]) -> Result<(), Full> {
         PLACE.with_borrow_mut(|place| place[..payload.len()].copy_from_slice(payload));
         self.received = Some((*meta, payload.len()));
         Ok(())

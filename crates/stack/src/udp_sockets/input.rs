@@ -38,11 +38,11 @@ impl<B: BufferFamily> Stack<B> {
             tos: packet.tos(),
         };
         if packet.to_group {
-            self.deliver_to_all(&meta, payload);
+            self.deliver_to_all(now, &meta, payload);
             return;
         }
         match self.find_udp(&tuple) {
-            Some(index) => self.deliver(index, &meta, payload),
+            Some(index) => self.deliver(now, index, &meta, payload),
             None => {
                 self.stats.drop_udp_no_socket += 1;
                 // RFC 1122 §4.1.3.1: port unreachable.
@@ -68,12 +68,12 @@ impl<B: BufferFamily> Stack<B> {
     }
 
     /// To every socket that takes broadcasts to this address and port.
-    fn deliver_to_all(&mut self, meta: &DatagramMeta, payload: &[u8]) {
+    fn deliver_to_all(&mut self, now: Instant, meta: &DatagramMeta, payload: &[u8]) {
         let mut delivered = false;
         for end in [meta.local, wildcard(meta.local)] {
             let mut number = 0;
             while let Some(&index) = self.udp_endpoints.exact(end).and_then(|group| group.get(number)) {
-                self.deliver(index, meta, payload);
+                self.deliver(now, index, meta, payload);
                 delivered = true;
                 number += 1;
             }
@@ -83,9 +83,9 @@ impl<B: BufferFamily> Stack<B> {
         }
     }
 
-    fn deliver(&mut self, index: u32, meta: &DatagramMeta, payload: &[u8]) {
+    fn deliver(&mut self, now: Instant, index: u32, meta: &DatagramMeta, payload: &[u8]) {
         let Some(udp) = self.sockets.get_index_mut(index).and_then(|socket| socket.udp_mut()) else { return };
-        match udp.buffers.push(meta, payload) {
+        match udp.buffers.push(now, meta, payload) {
             Ok(()) => self.mark_changed(index),
             Err(Full) => self.stats.drop_udp_queue_full += 1,
         }

@@ -91,7 +91,7 @@ impl<B: BufferFamily> Stack<B> {
             }
             budget.spend(1, payload_len + MAX_HEADERS);
             self.stats.udp_out += 1;
-            if interface == InterfaceId::LOOPBACK && self.hand_over(index, &plan) {
+            if interface == InterfaceId::LOOPBACK && self.hand_over(now, index, &plan) {
                 self.pop_datagram(index);
                 continue;
             }
@@ -163,7 +163,7 @@ impl<B: BufferFamily> Stack<B> {
 
     /// The shortest way: from this socket's buffer into that of another one here. False: there is none, or the payload does
     /// not stand in one piece; then a packet finds out.
-    fn hand_over(&mut self, index: u32, plan: &Plan) -> bool {
+    fn hand_over(&mut self, now: Instant, index: u32, plan: &Plan) -> bool {
         let packet = &plan.packet;
         let tuple = FourTuple {
             local: SocketAddr::new(packet.destination.into(), plan.dst_port),
@@ -175,7 +175,7 @@ impl<B: BufferFamily> Stack<B> {
         let Some((_, [payload, []])) = from.buffers.front() else { return false };
         let meta =
             DatagramMeta { remote: tuple.remote, local: tuple.local, ttl: packet.ttl, tos: packet.tos };
-        let pushed = to.buffers.push(&meta, payload);
+        let pushed = to.buffers.push(now, &meta, payload);
         self.stats.udp_in += 1;
         self.stats.udp_cut_through += 1;
         match pushed {
