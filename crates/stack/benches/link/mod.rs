@@ -324,8 +324,9 @@ fn carry(
         from.handle_deadlines(now);
     }
     from.poll_transmit(now, link);
+    let mut batch = to.begin_batch(now);
     while let Some(bytes) = link.front() {
-        to.handle_frame(now, interface, &RxFrame::plain(bytes));
+        batch.handle_frame(interface, &RxFrame::plain(bytes));
         link.pop();
     }
 }
@@ -353,8 +354,9 @@ pub(crate) fn client_input(
     link: &mut Link,
 ) {
     std::hint::black_box(3);
+    let mut batch = client.begin_batch(now);
     while let Some(bytes) = link.front() {
-        client.handle_frame(now, interface, &RxFrame::plain(bytes));
+        batch.handle_frame(interface, &RxFrame::plain(bytes));
         link.pop();
     }
 }
@@ -367,8 +369,9 @@ pub(crate) fn server_input(
     link: &mut Link,
 ) {
     std::hint::black_box(4);
+    let mut batch = server.begin_batch(now);
     while let Some(bytes) = link.front() {
-        server.handle_frame(now, interface, &RxFrame::plain(bytes));
+        batch.handle_frame(interface, &RxFrame::plain(bytes));
         link.pop();
     }
 }
