@@ -94,15 +94,19 @@ impl Sum {
     #[must_use]
     #[inline]
     pub fn copy_and_add(self, destination: &mut [u8], source: &[u8]) -> Self {
-        let destination = &mut destination[..source.len()];
         if source.is_empty() {
             return self; // the second of two slices, as a rule
         }
         if source.len() < LONG {
-            destination.copy_from_slice(source);
-            return self.add(source);
+            return self.copy_and_add_few(destination, source);
         }
-        self.append(long_copy(destination, source), source.len())
+        self.append(long_copy(&mut destination[..source.len()], source), source.len())
+    }
+
+    #[inline(never)]
+    fn copy_and_add_few(self, destination: &mut [u8], source: &[u8]) -> Self {
+        destination[..source.len()].copy_from_slice(source);
+        self.add(source)
     }
 
     /// Adds the sum of bytes that follow what was added before, summed on their own.
@@ -269,7 +273,6 @@ fn add_lanes(vector: &[u8; VECTOR], whole: &mut [u64; LANES], upper: &mut [u64; 
 /// Copies and sums what is left behind the last vector, in at most two steps but for the last few bytes.
 #[inline(always)]
 fn short_copy(to: &mut [u8], from: &[u8]) -> u64 {
-    let halves = |word: [u8; 8]| lower_and_upper(u64::from_ne_bytes(word), u64::from_ne_bytes(word) >> 32);
     let mut sum = 0;
     let (pairs, from) = from.as_chunks::<16>();
     let (to_pairs, to) = to.as_chunks_mut::<16>();
@@ -301,8 +304,10 @@ const fn lower_and_upper(whole: u64, upper: u64) -> u64 {
 /// The same word by word.
 #[inline]
 fn short_sum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<4>();
-    let sum = words.iter().fold(0, |sum, word| sum + u64::from(u32::from_ne_bytes(*word)));
+    let (words, rest) = bytes.as_chunks::<8>();
+    let sum = words.iter().fold(0, |sum, word| sum + halves(*word));
+    let (words, rest) = rest.as_chunks::<4>();
+    let sum = words.iter().fold(sum, |sum, word| sum + u64::from(u32::from_ne_bytes(*word)));
     let last = match *rest {
         [] => return sum,
         [a] => [a, 0, 0, 0],
@@ -310,4 +315,11 @@ fn short_sum(bytes: &[u8]) -> u64 {
         [a, b, c, ..] => [a, b, c, 0],
     };
     sum + u64::from(u32::from_ne_bytes(last))
+}
+
+/// The sum of a word's halves.
+#[inline]
+const fn halves(word: [u8; 8]) -> u64 {
+    let word = u64::from_ne_bytes(word);
+    (word & 0xffff_ffff) + (word >> 32)
 }

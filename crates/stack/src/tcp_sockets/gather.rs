@@ -35,8 +35,9 @@ pub(crate) struct Gathered {
     headers: [u8; HEADERS],
     frame_len: usize,
     size: u16,
-    /// The sums of the IPv4 header and of all that the TCP checksum covers but the payload, without what differs.
-    ip_sum: Sum,
+    /// What the IPv4 header's identification and checksum add up to: all else in it is the same.
+    ip_sum: u32,
+    /// The sum of all that the TCP checksum covers but the payload, without what differs.
     tcp_sum: Sum,
     pub(super) count: u16,
     /// Where the next one stands.
@@ -48,37 +49,65 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     /// The payload of a frame that comes next, and the sum of all else that its checksum covers.
-    #[inline]
+    #[inline(always)]
     fn next<'a>(&self, frame: &'a [u8]) -> Option<(&'a [u8], Sum)> {
         let packet = frame.get(self.link_len..)?;
         let (headers, payload) = packet.split_first_chunk::<HEADERS>()?;
-        let word = |at: usize| u16::from_be_bytes([headers[at], headers[at + 1]]);
-        let both = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
-        let seq = both(word(SEQ), word(SEQ + 2));
-        let ip_sum = self.ip_sum.add_u32(both(word(IDENT), word(IP_CHECKSUM)));
+        let seq = long(headers, SEQ);
         let fits = frame.len() == self.frame_len
             && is_alike(headers, &self.headers)
             && (self.link_len == 0 || frame[..self.link_len] == self.link[..self.link_len])
-            && headers[2..4] == self.headers[2..4]
             && seq == self.seq
-            && ip_sum.finish() == 0
+            && ip_sum(headers) == self.ip_sum
             && self.room >= u64::from(self.size)
             && self.count < u16::MAX;
-        let tcp_sum = self.tcp_sum.add_u32(seq).add_u32(both(word(FLAGS), word(CHECKSUM)));
-        fits.then_some((payload, tcp_sum))
+        if !fits {
+            return None;
+        }
+        let rest = u32::from(word(headers, FLAGS)) << 16 | u32::from(word(headers, CHECKSUM));
+        Some((payload, self.tcp_sum.add_u32(seq).add_u32(rest)))
     }
 }
 
-/// Whether two headers are the same in what does not differ within a run.
+#[inline]
+fn word(headers: &[u8; HEADERS], at: usize) -> u16 {
+    u16::from_be_bytes([headers[at], headers[at + 1]])
+}
+
+#[inline]
+fn long(headers: &[u8; HEADERS], at: usize) -> u32 {
+    u32::from_be_bytes([headers[at], headers[at + 1], headers[at + 2], headers[at + 3]])
+}
+
+/// The one's complement sum of what differs in the IPv4 header. Of headers that are the same beside, those with the sum of a right one
+/// are right. (The two zeroes of this arithmetic are told apart: then the segment goes the usual way.)
+#[inline]
+fn ip_sum(headers: &[u8; HEADERS]) -> u32 {
+    let sum = u32::from(word(headers, IDENT)) + u32::from(word(headers, IP_CHECKSUM));
+    (sum & 0xffff) + (sum >> 16)
+}
+
+/// Whether two headers are the same in what does not differ within a run, and in their lengths.
 #[inline]
 fn is_alike(own: &[u8; HEADERS], first: &[u8; HEADERS]) -> bool {
-    let (own, _) = own.as_chunks::<4>();
-    let (first, _) = first.as_chunks::<4>();
-    let (same, _) = SAME.as_chunks::<4>();
-    let words = own.iter().zip(first).zip(same);
-    words.fold(0, |sum, ((own, first), same)| {
-        sum | ((u32::from_ne_bytes(*own) ^ u32::from_ne_bytes(*first)) & u32::from_ne_bytes(*same))
-    }) == 0
+    const MASK: [u8; HEADERS] = {
+        let mut mask = SAME;
+        [mask[2], mask[3]] = [0xff; 2];
+        mask
+    };
+    let words = |bytes: &[u8; HEADERS]| {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let mut all = [0; HEADERS.div_ceil(8)];
+        for (to, word) in all.iter_mut().zip(words) {
+            *to = u64::from_ne_bytes(*word);
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        all[HEADERS / 8] = u64::from_ne_bytes(last);
+        all
+    };
+    let (own, first, mask) = (words(own), words(first), words(&MASK));
+    (0..mask.len()).fold(0, |sum, at| sum | ((own[at] ^ first[at]) & mask[at])) == 0
 }
 
 impl<B: BufferFamily> Stack<B> {
@@ -107,10 +136,10 @@ impl<B: BufferFamily> Stack<B> {
             link = *frame.bytes.first_chunk()?;
         }
         let mut fixed = *headers;
-        for (field, len) in [(IDENT, 2), (IP_CHECKSUM, 2), (SEQ, 4), (FLAGS, 2), (CHECKSUM, 2)] {
+        for (field, len) in [(SEQ, 4), (FLAGS, 2), (CHECKSUM, 2)] {
             fixed[field..field + len].fill(0);
         }
-        let (ip, tcp_header) = fixed.split_at(ipv4::HEADER_LEN);
+        let tcp_header = &fixed[ipv4::HEADER_LEN..];
         Some(Gathered {
             interface,
             arrival,
@@ -120,7 +149,7 @@ impl<B: BufferFamily> Stack<B> {
             headers: *headers,
             frame_len: frame.bytes.len(),
             size: payload.len() as u16,
-            ip_sum: Sum::of(ip),
+            ip_sum: ip_sum(headers),
             tcp_sum: run.ends.add_u32((tcp_header.len() + payload.len()) as u32).add(tcp_header),
             count: 0,
             seq,
