@@ -316,9 +316,10 @@ impl World {
                 self.stacks[side].poll_transmit(self.now, &mut Sink(&mut flights));
                 while self.stacks[side].poll_changed().is_some() {}
                 frames += flights.len();
+                let mut batch = self.stacks[1 - side].begin_batch(self.now);
                 for Flight { bytes, checksum, segment_size } in flights {
                     let frame = RxFrame { bytes: &bytes, checksum, segment_size };
-                    self.stacks[1 - side].handle_frame(self.now, INTERFACE, &frame);
+                    batch.handle_frame(INTERFACE, &frame);
                 }
             }
             if frames == 0 {

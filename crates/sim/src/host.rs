@@ -46,6 +46,28 @@ pub struct DeviceSpec {
     pub every: Duration,
 }
 
+impl HostSpec {
+    /// What the host's clock shows at `now`.
+    fn clock(&self, now: Instant) -> Instant {
+        let shown = (now + self.clock_offset).as_nanos();
+        Instant::from_nanos(shown - shown % self.granularity.as_nanos().max(1))
+    }
+}
+
+/// Assembles the next frame or super-segment in the scratch buffer.
+fn next_received(
+    spec: &HostSpec,
+    inbox: &mut VecDeque<SimFrame>,
+    scratch: &mut Vec<u8>,
+) -> Option<(SimFrame, u16)> {
+    if spec.coalesce {
+        return coalesce::take(inbox, scratch);
+    }
+    let frame = inbox.pop_front()?;
+    frame.assemble(scratch);
+    Some((frame, 0))
+}
+
 impl Default for HostSpec {
     fn default() -> Self {
         Self {
@@ -124,8 +146,7 @@ impl<B: SimBuffers> Host<B> {
 
     /// What the host's clock shows at `now`.
     pub(crate) fn clock(&self, now: Instant) -> Instant {
-        let shown = (now + self.spec.clock_offset).as_nanos();
-        Instant::from_nanos(shown - shown % self.spec.granularity.as_nanos().max(1))
+        self.spec.clock(now)
     }
 
     /// When the host's clock will show `shown` or later.
@@ -154,31 +175,22 @@ impl<B: SimBuffers> Host<B> {
         }
         self.processed_at = Instant::FAR_FUTURE;
         let shown = self.clock(now);
-        while let Some((frame, segment_size)) = self.next_received() {
+        let Self { spec, stack, interface, inbox, scratch, .. } = self;
+        let mut batch = stack.begin_batch(shown);
+        while let Some((frame, segment_size)) = next_received(spec, inbox, scratch) {
             if frame.corrupt && !has_ip(&frame) {
                 // ARP has no checksum of its own: the link's would have caught it.
                 continue;
             }
-            let unverified = frame.corrupt || self.spec.checksums && segment_size == 0;
+            let unverified = frame.corrupt || spec.checksums && segment_size == 0;
             let checksum = match (unverified, frame.partial_checksum) {
                 (true, false) => ChecksumIn::Unknown,
                 (_, true) => ChecksumIn::Partial,
                 (false, false) => ChecksumIn::Verified,
             };
-            let received = RxFrame { bytes: &self.scratch, checksum, segment_size };
-            let arrival = self.clock(frame.arrival);
-            self.stack.handle_frame_at(shown, arrival, self.interface, &received);
+            let received = RxFrame { bytes: scratch, checksum, segment_size };
+            batch.handle_frame_at(spec.clock(frame.arrival), *interface, &received);
         }
-    }
-
-    /// Assembles the next frame or super-segment in the scratch buffer.
-    fn next_received(&mut self) -> Option<(SimFrame, u16)> {
-        if self.spec.coalesce {
-            return coalesce::take(&mut self.inbox, &mut self.scratch);
-        }
-        let frame = self.inbox.pop_front()?;
-        frame.assemble(&mut self.scratch);
-        Some((frame, 0))
     }
 
     /// Lets the stack fill the outbox, as far as the device has room. Returns when it will have room again, if that is

@@ -77,35 +77,46 @@ impl<B: BufferFamily> Stack<B> {
         interface: InterfaceId,
         frame: &RxFrame<'_>,
     ) {
+        self.take_frame(now, arrival, interface, frame);
+    }
+
+    /// The same; returns whether it continued the run in progress.
+    pub(crate) fn take_frame(
+        &mut self,
+        now: Instant,
+        arrival: Instant,
+        interface: InterfaceId,
+        frame: &RxFrame<'_>,
+    ) -> bool {
         self.stats.frames_in += 1;
         self.stats.bytes_in += frame.bytes.len() as u64;
         let Some(link) =
             self.interfaces.get(interface.index()).filter(|_| interface != InterfaceId::LOOPBACK)
         else {
             self.stats.drop_no_interface += 1;
-            return;
+            return false;
         };
         if link.capabilities.medium == Medium::Ip {
             if self.continue_run(now, arrival, interface, frame) {
-                return;
+                return true;
             }
             self.handle_ip(now, arrival, interface, frame, false);
-            return;
+            return false;
         }
         let Ok((header, payload)) = ethernet::Header::parse(frame.bytes) else {
             self.stats.drop_ethernet_short += 1;
-            return;
+            return false;
         };
         let to_group = !header.destination.is_unicast();
         if !to_group && header.destination != link.capabilities.hardware_address {
             self.stats.drop_other_host += 1;
-            return;
+            return false;
         }
         match header.ethertype {
             EtherType::IPV4 | EtherType::IPV6 => {
                 let packet = RxFrame { bytes: payload, ..*frame };
                 if !to_group && self.continue_run(now, arrival, interface, &packet) {
-                    return;
+                    return true;
                 }
                 self.handle_ip(now, arrival, interface, &packet, to_group);
             }
@@ -113,6 +124,7 @@ impl<B: BufferFamily> Stack<B> {
             // A filter of `device::tap` drops what has no arm here before it is read.
             _ => self.stats.drop_ether_type += 1,
         }
+        false
     }
 
     /// Takes an IP packet in; `in_group_frame`: it came to all or to a group by its link header.

@@ -63,6 +63,7 @@
 #![forbid(unsafe_code)]
 
 mod arp;
+mod batch;
 mod buffers;
 mod config;
 mod egress;
@@ -93,6 +94,7 @@ mod transmit;
 mod udp_sockets;
 mod wheel;
 
+pub use batch::Batch;
 pub use buffers::{BufferFamily, DatagramBuffer, DatagramMeta, Full};
 pub use config::{
     ConflictDetection, FastOpenConfig, InterfaceConfig, SocketOption, SocketOptions, StackConfig,

@@ -90,7 +90,8 @@ pub struct NeighbourInfo {
 
 /// A host.
 ///
-/// The owner's loop: give received frames to [`handle_frame`](Self::handle_frame); when [`deadline`](Self::deadline)
+/// The owner's loop: give received frames to [`handle_frame`](Self::handle_frame), several at a time to
+/// [`begin_batch`](Self::begin_batch); when [`deadline`](Self::deadline)
 /// has passed, call [`handle_deadlines`](Self::handle_deadlines); call [`poll_transmit`](Self::poll_transmit), at least
 /// after every batch of the former and of socket calls, again while [`wants_transmit`](Self::wants_transmit) and the
 /// devices have room; call [`poll_changed`](Self::poll_changed) until it gives nothing.

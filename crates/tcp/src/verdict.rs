@@ -115,6 +115,11 @@ impl VerdictCounters {
         self.0[verdict as usize] += 1;
     }
 
+    /// Counts so many segments.
+    pub fn add_many(&mut self, verdict: Verdict, count: u16) {
+        self.0[verdict as usize] += u64::from(count);
+    }
+
     /// How many segments had this verdict.
     pub fn get(&self, verdict: Verdict) -> u64 {
         self.0[verdict as usize]

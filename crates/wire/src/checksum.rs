@@ -6,6 +6,7 @@
 //! Vector instructions are the compiler's: the two loops over many bytes exist twice on x86-64, once for AVX2, and the first
 //! call finds out which of them the processor can run.
 
+use core::hint::black_box;
 use core::net::{IpAddr, Ipv4Addr};
 
 use multiversion::multiversion;
@@ -93,15 +94,19 @@ impl Sum {
     #[must_use]
     #[inline]
     pub fn copy_and_add(self, destination: &mut [u8], source: &[u8]) -> Self {
-        let destination = &mut destination[..source.len()];
         if source.is_empty() {
             return self; // the second of two slices, as a rule
         }
         if source.len() < LONG {
-            destination.copy_from_slice(source);
-            return self.add(source);
+            return self.copy_and_add_few(destination, source);
         }
-        self.append(long_copy(destination, source), source.len())
+        self.append(long_copy(&mut destination[..source.len()], source), source.len())
+    }
+
+    #[inline(never)]
+    fn copy_and_add_few(self, destination: &mut [u8], source: &[u8]) -> Self {
+        destination[..source.len()].copy_from_slice(source);
+        self.add(source)
     }
 
     /// Adds the sum of bytes that follow what was added before, summed on their own.
@@ -197,8 +202,11 @@ pub fn complete(frame: &mut [u8], place: Place) {
 
 /// From so many bytes on, wide lanes are worth their while.
 const LONG: usize = 64;
-/// Words that are copied at a time: their sums just fit the sixteen vector registers of AVX2.
-const LANES: usize = 16;
+/// Bytes of a vector of AVX2, and words in it.
+const VECTOR: usize = 32;
+const LANES: usize = VECTOR / 8;
+/// Bytes that are copied at a time.
+const BLOCK: usize = 4 * VECTOR;
 
 /// The one's complement sum of `bytes` as words in the machine's byte order; bytes beyond the last whole word count as
 /// if zeroes followed.
@@ -226,30 +234,64 @@ fn long_sum(bytes: &[u8]) -> u64 {
 /// In cache this takes hardly longer than the copy alone, where summing and then copying, block by block, takes the sum of both.
 #[multiversion(targets("x86_64+avx2"))]
 fn long_copy(destination: &mut [u8], source: &[u8]) -> u64 {
-    let (to, to_rest) = destination.as_chunks_mut::<8>();
-    let (from, rest) = source.as_chunks::<8>();
-    to_rest.copy_from_slice(rest);
-    let (to_blocks, to_tail) = to.as_chunks_mut::<LANES>();
-    let (blocks, tail) = from.as_chunks::<LANES>();
-    let (mut whole, mut upper) = ([0u64; LANES], [0u64; LANES]);
+    let destination = &mut destination[..source.len()];
+    let (mut whole, mut upper) = ([0; LANES], [0; LANES]);
+    let (blocks, from) = source.as_chunks::<BLOCK>();
+    let (to_blocks, to) = destination.as_chunks_mut::<BLOCK>();
     for (to, block) in to_blocks.iter_mut().zip(blocks) {
         let block = *block;
         *to = block;
-        for lane in 0..LANES {
-            let word = u64::from_ne_bytes(block[lane]);
-            whole[lane] = whole[lane].wrapping_add(word);
-            upper[lane] = upper[lane].wrapping_add(word >> 32);
+        let (vectors, _) = block.as_chunks::<VECTOR>();
+        for vector in vectors {
+            add_lanes(vector, &mut whole, &mut upper);
         }
     }
-    let mut whole = whole.into_iter().fold(0, u64::wrapping_add);
-    let mut upper = upper.into_iter().fold(0, u64::wrapping_add);
-    for (to, word) in to_tail.iter_mut().zip(tail) {
-        *to = *word;
-        let word = u64::from_ne_bytes(*word);
-        whole = whole.wrapping_add(word);
-        upper = upper.wrapping_add(word >> 32);
+    let (vectors, from) = from.as_chunks::<VECTOR>();
+    let (to_vectors, to) = to.as_chunks_mut::<VECTOR>();
+    for (to, vector) in to_vectors.iter_mut().zip(vectors) {
+        *to = *vector;
+        add_lanes(vector, &mut whole, &mut upper);
     }
-    lower_and_upper(whole, upper) + short_sum(rest)
+    // The compiler is not to see what becomes of the lanes: it would permute every vector of the loop into the order in which they
+    // are added up here.
+    let (whole, upper) = (black_box(whole), black_box(upper));
+    let sum = |lanes: [u64; LANES]| lanes.into_iter().fold(0, u64::wrapping_add);
+    lower_and_upper(sum(whole), sum(upper)) + short_copy(to, from)
+}
+
+/// Adds a vector's words to `whole`, and their upper halves to `upper`.
+#[inline(always)]
+fn add_lanes(vector: &[u8; VECTOR], whole: &mut [u64; LANES], upper: &mut [u64; LANES]) {
+    let (words, _) = vector.as_chunks::<8>();
+    for lane in 0..LANES {
+        let word = u64::from_ne_bytes(words[lane]);
+        whole[lane] = whole[lane].wrapping_add(word);
+        upper[lane] = upper[lane].wrapping_add(word >> 32);
+    }
+}
+
+/// Copies and sums what is left behind the last vector, in at most two steps but for the last few bytes.
+#[inline(always)]
+fn short_copy(to: &mut [u8], from: &[u8]) -> u64 {
+    let mut sum = 0;
+    let (pairs, from) = from.as_chunks::<16>();
+    let (to_pairs, to) = to.as_chunks_mut::<16>();
+    if let ([pair, ..], [to, ..]) = (pairs, to_pairs) {
+        *to = *pair;
+        let (words, _) = pair.as_chunks::<8>();
+        sum += halves(words[0]) + halves(words[1]);
+    }
+    let (words, from) = from.as_chunks::<8>();
+    let (to_words, to) = to.as_chunks_mut::<8>();
+    if let ([word, ..], [to, ..]) = (words, to_words) {
+        *to = *word;
+        sum += halves(*word);
+    }
+    if !from.is_empty() {
+        to.copy_from_slice(from);
+        sum += short_sum(from);
+    }
+    sum
 }
 
 /// The sum of all halves of words, of which `whole` is the sum modulo 2⁶⁴ and `upper` that of the upper halves. What the
@@ -262,8 +304,10 @@ const fn lower_and_upper(whole: u64, upper: u64) -> u64 {
 /// The same word by word.
 #[inline]
 fn short_sum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<4>();
-    let sum = words.iter().fold(0, |sum, word| sum + u64::from(u32::from_ne_bytes(*word)));
+    let (words, rest) = bytes.as_chunks::<8>();
+    let sum = words.iter().fold(0, |sum, word| sum + halves(*word));
+    let (words, rest) = rest.as_chunks::<4>();
+    let sum = words.iter().fold(sum, |sum, word| sum + u64::from(u32::from_ne_bytes(*word)));
     let last = match *rest {
         [] => return sum,
         [a] => [a, 0, 0, 0],
@@ -271,4 +315,11 @@ fn short_sum(bytes: &[u8]) -> u64 {
         [a, b, c, ..] => [a, b, c, 0],
     };
     sum + u64::from(u32::from_ne_bytes(last))
+}
+
+/// The sum of a word's halves.
+#[inline]
+const fn halves(word: [u8; 8]) -> u64 {
+    let word = u64::from_ne_bytes(word);
+    (word & 0xffff_ffff) + (word >> 32)
 }

@@ -15,6 +15,8 @@ use crate::{ethernet, ipv4, ipv6, tcp, udp};
 /// The longest headers that can be cut: Ethernet, IPv4 with options (IPv6 is shorter), TCP with options.
 pub const MAX_HEADERS: usize = ethernet::HEADER_LEN + ipv4::MAX_HEADER_LEN + tcp::MAX_HEADER_LEN;
 
+const SEQ: usize = tcp::SEQ_OFFSET;
+
 /// The headers of a frame contradict its metadata, are too long, or are not of the kind that can be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uncuttable;
@@ -151,8 +153,13 @@ struct Piece<'a> {
 struct Writer {
     /// The first piece's IPv4 identification.
     ident: u16,
-    /// The sum of the IPv4 header without length, identification and checksum.
+    /// The sum of the IPv4 header without length, identification and checksum,
     ip_sum: Sum,
+    /// and the same with the length of the latest piece.
+    sized_ip_sum: Sum,
+    /// The first piece's sequence number and flags.
+    seq: u32,
+    flags: u8,
     /// The sum of the pseudo-header without the length.
     ends: Sum,
     /// The same with the length of the latest piece, the transport header included.
@@ -197,7 +204,15 @@ impl<'a> Template<'a> {
             }
             ip_sum = Sum::of(ip);
         }
-        Writer { ident, ip_sum, ends, pseudo_header: Sum::ZERO, transport_len: None }
+        let (mut seq, mut flags) = (0, 0);
+        if let (true, Some(tcp)) =
+            (self.is_tcp, headers[self.transport..].first_chunk::<{ tcp::HEADER_LEN }>())
+        {
+            seq = u32::from_be_bytes([tcp[SEQ], tcp[SEQ + 1], tcp[SEQ + 2], tcp[SEQ + 3]]);
+            flags = tcp[tcp::FLAGS_OFFSET];
+        }
+        let (pseudo_header, sized_ip_sum) = (Sum::ZERO, Sum::ZERO);
+        Writer { ident, ip_sum, sized_ip_sum, seq, flags, ends, pseudo_header, transport_len: None }
     }
 
     /// Writes the headers of one piece over those of the one before.
@@ -209,16 +224,22 @@ impl<'a> Template<'a> {
             // The first piece, and the last.
             writer.transport_len = Some(transport_len);
             writer.pseudo_header = writer.ends.add_u32(transport_len as u32);
+            let total_len = self.transport - self.ip + transport_len;
+            writer.sized_ip_sum = writer.ip_sum.add_u16(total_len as u16);
             self.write_lengths(headers, transport_len);
             let field = self.transport + self.checksum_offset();
             headers[field..field + 2].copy_from_slice(&writer.pseudo_header.fold().to_be_bytes());
         }
-        if self.is_v4 {
-            self.write_ipv4(headers, writer, piece.index, transport_len);
+        if self.is_v4
+            && let Some(ip) = headers[self.ip..].first_chunk_mut::<{ ipv4::HEADER_LEN }>()
+        {
+            write_ipv4(ip, writer, piece.index);
         }
         let transport = &mut headers[self.transport..];
-        if self.is_tcp {
-            write_tcp(transport, &self.headers[self.transport..], piece);
+        if self.is_tcp
+            && let Some(tcp) = transport.first_chunk_mut::<{ tcp::HEADER_LEN }>()
+        {
+            write_tcp(tcp, writer, piece);
         }
         if summed {
             self.write_checksum(transport, writer.pseudo_header, piece.payload);
@@ -248,18 +269,6 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// The identification, which counts the pieces, and the checksum.
-    #[inline]
-    fn write_ipv4(&self, headers: &mut [u8], writer: &Writer, index: usize, transport_len: usize) {
-        let ip = &mut headers[self.ip..self.transport];
-        let total_len = (ip.len() + transport_len) as u16;
-        let ident = writer.ident.wrapping_add(index as u16);
-        let own = u32::from(total_len) << 16 | u32::from(ident);
-        let checksum = writer.ip_sum.add_u32(own).finish();
-        ip[4..6].copy_from_slice(&ident.to_be_bytes());
-        ip[ipv4::CHECKSUM_OFFSET..ipv4::CHECKSUM_OFFSET + 2].copy_from_slice(&checksum.to_be_bytes());
-    }
-
     /// The checksum over headers and payload.
     fn write_checksum(&self, transport: &mut [u8], pseudo_header: Sum, payload: [&[u8]; 2]) {
         let offset = self.checksum_offset();
@@ -270,15 +279,21 @@ impl<'a> Template<'a> {
     }
 }
 
+/// The identification, which counts the pieces, and the checksum.
+#[inline]
+fn write_ipv4(ip: &mut [u8; ipv4::HEADER_LEN], writer: &Writer, index: usize) {
+    let ident = writer.ident.wrapping_add(index as u16);
+    let checksum = writer.sized_ip_sum.add_u16(ident).finish();
+    ip[4..6].copy_from_slice(&ident.to_be_bytes());
+    ip[ipv4::CHECKSUM_OFFSET..ipv4::CHECKSUM_OFFSET + 2].copy_from_slice(&checksum.to_be_bytes());
+}
+
 /// The sequence number and the flags of one piece: FIN and PSH belong to the last one, CWR to the first (RFC 3168
 /// §6.1.2).
 #[inline]
-fn write_tcp(transport: &mut [u8], template: &[u8], piece: &Piece<'_>) {
-    let field = tcp::SEQ_OFFSET..tcp::SEQ_OFFSET + 4;
-    let mut seq = [0; 4];
-    seq.copy_from_slice(&template[field.clone()]);
-    let seq = u32::from_be_bytes(seq).wrapping_add(piece.at as u32);
-    transport[field].copy_from_slice(&seq.to_be_bytes());
+fn write_tcp(tcp: &mut [u8; tcp::HEADER_LEN], writer: &Writer, piece: &Piece<'_>) {
+    let seq = writer.seq.wrapping_add(piece.at as u32);
+    tcp[SEQ..SEQ + 4].copy_from_slice(&seq.to_be_bytes());
     let mut not_here = Flags::empty();
     if !piece.is_last {
         not_here |= Flags::FIN | Flags::PSH;
@@ -286,5 +301,5 @@ fn write_tcp(transport: &mut [u8], template: &[u8], piece: &Piece<'_>) {
     if piece.index > 0 {
         not_here |= Flags::CWR;
     }
-    transport[tcp::FLAGS_OFFSET] = template[tcp::FLAGS_OFFSET] & !(not_here.bits() as u8);
+    tcp[tcp::FLAGS_OFFSET] = writer.flags & !(not_here.bits() as u8);
 }

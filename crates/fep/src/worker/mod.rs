@@ -220,9 +220,9 @@ impl<D: Device> Worker<D> {
             return false;
         }
         let Self { core, device, interface, .. } = self;
-        let received = device.receive(RECEIVE_BUDGET, &mut |frame| {
-            core.stack.handle_frame(now, *interface, frame);
-        });
+        let mut batch = core.stack.begin_batch(now);
+        let received = device.receive(RECEIVE_BUDGET, &mut |frame| batch.handle_frame(*interface, frame));
+        drop(batch);
         match received {
             Ok(count) => {
                 self.listening.heard(now, count);

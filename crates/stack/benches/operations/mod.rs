@@ -198,10 +198,12 @@ impl World {
             }
             loop {
                 hosts[from].poll_transmit(*now, link);
+                let mut batch = hosts[to].begin_batch(*now);
                 while let Some(bytes) = link.front() {
-                    hosts[to].handle_frame(*now, *interface, &RxFrame::plain(bytes));
+                    batch.handle_frame(*interface, &RxFrame::plain(bytes));
                     link.pop();
                 }
+                drop(batch);
                 if !hosts[from].wants_transmit() {
                     break;
                 }

@@ -7,6 +7,7 @@ mod connect;
 mod crowd;
 mod cut_through;
 mod fast_open;
+mod gather;
 mod input;
 mod listen;
 mod output;
@@ -17,6 +18,7 @@ mod time_wait;
 
 pub(crate) use crowd::Crowds;
 pub(crate) use fast_open::{EarlyQueue, FastOpenState};
+pub(crate) use gather::Gathered;
 pub use restore::RestoreError;
 pub(crate) use run::Run;
 pub(crate) use time_wait::TimeWaitRecord;

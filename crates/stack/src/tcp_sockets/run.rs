@@ -22,10 +22,10 @@ use crate::ingress::Packet;
 use crate::stack::Stack;
 
 /// An IPv4 header without options, and a TCP header with timestamps: what nearly every segment with data has.
-const HEADERS: usize = ipv4::HEADER_LEN + HEADER_LEN + 12;
+pub(super) const HEADERS: usize = ipv4::HEADER_LEN + HEADER_LEN + 12;
 /// Bytes of these headers that are the same in all segments of a run: not the IPv4 header's length, identification and
 /// checksum, nor the sequence number, the flags and the checksum, which are looked at one by one.
-const SAME: [u8; HEADERS] = {
+pub(super) const SAME: [u8; HEADERS] = {
     let mut same = [0xff; HEADERS];
     let mut own: &[usize] = &[2, 3, 4, 5, 10, 11, 24, 25, 26, 27, 36, 37];
     while let [at, rest @ ..] = own {
@@ -41,14 +41,14 @@ const SAME: [u8; HEADERS] = {
 pub(crate) struct Run {
     interface: InterfaceId,
     /// The connection's socket, as the table of flows of this version has it.
-    index: u32,
+    pub(super) index: u32,
     flows: u64,
     /// The headers of its first segment.
     headers: [u8; HEADERS],
     /// The sum of the pseudo-header, all but the length.
-    ends: Sum,
+    pub(super) ends: Sum,
     /// The TCP header of the next segment, of which timestamps are the only option; its flags are to be read.
-    next: Header,
+    pub(super) next: Header,
 }
 
 impl Run {

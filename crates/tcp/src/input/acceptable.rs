@@ -3,7 +3,7 @@
 use core::ops::ControlFlow;
 
 use base::Instant;
-use wire::tcp::Flags;
+use wire::tcp::{Flags, Header};
 
 use crate::connection::Connection;
 use crate::segment::{Position, SegmentIn, position_of};
@@ -116,8 +116,8 @@ impl Connection {
 
     /// RFC 7323 §4.3 (2): a segment that covers Last.ACK.sent, or is older, brings the timestamp to echo.
     #[inline]
-    pub(crate) fn update_ts_recent(&mut self, now: Instant, segment: &SegmentIn<'_>, start: i64) {
-        if let (true, Some(stamps)) = (self.settings.timestamps, segment.header.options.timestamps)
+    pub(crate) fn update_ts_recent(&mut self, now: Instant, header: &Header, start: i64) {
+        if let (true, Some(stamps)) = (self.settings.timestamps, header.options.timestamps)
             && start <= self.recv.last_ack_sent as i64
             && !self.is_reordered(stamps.value)
         {

@@ -4,7 +4,7 @@ use core::ops::ControlFlow;
 
 use arrayvec::ArrayVec;
 use base::{Duration, Instant, SeqNumber};
-use wire::tcp::{Flags, SackBlock};
+use wire::tcp::{Flags, Header, SackBlock};
 
 use crate::congestion::{AckSample, CongestionControl};
 use crate::connection::Connection;
@@ -38,11 +38,11 @@ impl Connection {
                 self.challenge(now);
                 return ControlFlow::Break(Verdict::AckTooOld);
             }
-            self.update_ts_recent(now, segment, start);
+            self.update_ts_recent(now, &segment.header, start);
             self.on_old_ack(now, segment, ack as Position);
             return ControlFlow::Continue(()); // its text may still be new
         }
-        self.update_ts_recent(now, segment, start);
+        self.update_ts_recent(now, &segment.header, start);
         self.on_acceptable_ack(now, segment, ack as Position);
         ControlFlow::Continue(())
     }
@@ -68,7 +68,7 @@ impl Connection {
 
     /// An acknowledgement that advances SND.UNA, without SACK blocks, while nothing is being recovered.
     pub(crate) fn on_new_ack(&mut self, now: Instant, segment: &SegmentIn<'_>, ack: Position) {
-        self.update_window(segment);
+        self.update_window(&segment.header);
         let mut summary = AckSummary {
             prior_in_flight: self.pipe(),
             lost_total: self.send.scoreboard.lost_total(),
@@ -83,7 +83,7 @@ impl Connection {
 
     /// SND.UNA <= SEG.ACK <= SND.NXT.
     fn on_acceptable_ack(&mut self, now: Instant, segment: &SegmentIn<'_>, ack: Position) {
-        let window_changed = self.update_window(segment);
+        let window_changed = self.update_window(&segment.header);
         let mut summary = AckSummary {
             prior_in_flight: self.pipe(),
             lost_total: self.send.scoreboard.lost_total(),
@@ -134,15 +134,15 @@ impl Connection {
     /// Call it before SND.UNA advances. A segment that acknowledges new data is newer by that alone, even if another one
     /// from further ahead in the stream overtook it: keeping the old window while SND.UNA moves would move the right edge
     /// beyond what the peer ever offered.
-    pub(crate) fn update_window(&mut self, segment: &SegmentIn<'_>) -> bool {
-        let seq = position_of(segment.header.seq, self.recv.irs, self.recv.nxt).max(0) as Position;
-        let advances = self.send.seq(self.send.una).before(segment.header.ack);
+    pub(crate) fn update_window(&mut self, header: &Header) -> bool {
+        let seq = position_of(header.seq, self.recv.irs, self.recv.nxt).max(0) as Position;
+        let advances = self.send.seq(self.send.una).before(header.ack);
         // SND.WL2 is never ahead of SND.UNA, so the comparison with SEG.ACK always holds here.
         if seq < self.send.window_seq && !advances {
             return false;
         }
         self.send.window_seq = seq;
-        let window = u32::from(segment.header.window) << self.send.scale;
+        let window = u32::from(header.window) << self.send.scale;
         let changed = window != self.send.window;
         self.send.window = window;
         self.send.max_window = self.send.max_window.max(window);

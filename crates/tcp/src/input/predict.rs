@@ -4,7 +4,7 @@
 //! goes through the steps; the result is the same.
 
 use base::Instant;
-use wire::tcp::Flags;
+use wire::tcp::{Flags, Header};
 
 use crate::connection::Connection;
 use crate::recovery::Phase;
@@ -85,7 +85,7 @@ impl Connection {
 
     fn on_predicted_ack(&mut self, now: Instant, segment: &SegmentIn<'_>, ack: Position) {
         let start = self.recv.nxt as i64;
-        self.update_ts_recent(now, segment, start);
+        self.update_ts_recent(now, &segment.header, start);
         self.note_heard(now);
         self.on_new_ack(now, segment, ack);
     }
@@ -101,17 +101,30 @@ impl Connection {
             self.pending.ack = true;
             return Verdict::NoMemory;
         }
+        self.on_placed_data(now, &segment.header, segment.payload.len() as u64);
+        self.on_data_in_order(now, segment);
+        Verdict::Predicted
+    }
+
+    /// Several such segments whose payloads are placed, in one go.
+    pub(crate) fn on_gathered_data(&mut self, now: Instant, last: &Header, size: u16, count: u16) -> Verdict {
+        self.on_placed_data(now, last, u64::from(size) * u64::from(count));
+        self.on_segments_in_order(now, last, size, count);
+        Verdict::Predicted
+    }
+
+    /// What a segment with the next data brings beside it; of several, the timestamp is that of all, and the window the last's.
+    #[inline]
+    fn on_placed_data(&mut self, now: Instant, last: &Header, len: u64) {
         let start = self.recv.nxt as i64;
-        self.update_ts_recent(now, segment, start);
+        self.update_ts_recent(now, last, start);
         self.note_heard(now);
-        if self.update_window(segment) && self.send.window > 0 {
+        if self.update_window(last) && self.send.window > 0 {
             self.pending.probes = 0;
             self.pending.persist_backoff = 0;
             self.timers.clear(Timer::Persist);
         }
-        self.recv.nxt += segment.payload.len() as u64;
+        self.recv.nxt += len;
         self.ecn.note_unmarked();
-        self.on_data_in_order(now, segment);
-        Verdict::Predicted
     }
 }

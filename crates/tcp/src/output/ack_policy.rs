@@ -1,7 +1,7 @@
 //! When to acknowledge (RFC 1122 §4.2.3.2, RFC 5681 §4.2).
 
 use base::{Duration, Instant};
-use wire::tcp::{Flags, SackBlock};
+use wire::tcp::{Flags, Header, SackBlock};
 
 use crate::connection::Connection;
 use crate::recv::reassembly::Range;
@@ -22,7 +22,13 @@ impl Connection {
     #[inline]
     pub(crate) fn on_data_in_order(&mut self, now: Instant, segment: &SegmentIn<'_>) {
         let (size, count) = self.measure_segment_size(segment.segment_count, segment.payload.len());
-        self.measure_receive_round_trip(now, segment);
+        self.on_segments_in_order(now, &segment.header, size, count);
+    }
+
+    /// The same of so many segments of this size, the last of which had this header.
+    #[inline]
+    pub(crate) fn on_segments_in_order(&mut self, now: Instant, header: &Header, size: u16, count: u16) {
+        self.measure_receive_round_trip(now, header);
         // RFC 5681 §4.2: at least every second full-sized segment, counted as they were on the wire.
         let full = if size >= self.recv.segment_size { count } else { count - 1 };
         self.pending.unacknowledged = self.pending.unacknowledged.saturating_add(full);
@@ -41,8 +47,8 @@ impl Connection {
 
     /// Learns from data that came in order how long the round trip is, for the receive window's growth.
     #[inline]
-    fn measure_receive_round_trip(&mut self, now: Instant, segment: &SegmentIn<'_>) {
-        match segment.header.options.timestamps {
+    fn measure_receive_round_trip(&mut self, now: Instant, header: &Header) {
+        match header.options.timestamps {
             Some(stamps) if self.settings.timestamps => {
                 let clock = self.timestamp(now);
                 self.recv.round_trip.on_echo(stamps.echo, clock);

@@ -1,6 +1,8 @@
-//! A host that sees runs against one for which something stands between any two packets, so that there are none.
+//! A host that gets its frames in batches, and one that sees runs, against one for which something stands between any two packets,
+//! so that there are none.
 
 use base::{Duration, Instant, Rng, SeededRng};
+use wire::checksum::{self, Sum};
 use wire::cut::cut;
 use wire::ethernet::EthernetAddress;
 use wire::frame::{Capabilities, Medium, RxFrame, TxFrame};
@@ -34,6 +36,16 @@ impl FrameSink for Frames {
     }
 }
 
+/// How a host takes the frames of a batch in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// In a batch.
+    Batch,
+    OneByOne,
+    /// With [`NOTHING`] before each.
+    Apart,
+}
+
 /// A host and its connection, once it has one.
 struct Host {
     stack: Stack<HeapBuffers>,
@@ -44,6 +56,8 @@ struct Host {
     nothings: u64,
     /// Packets that continued a run.
     continued: u64,
+    /// Packets that were placed and told later.
+    gathered: u64,
 }
 
 impl Host {
@@ -61,17 +75,35 @@ impl Host {
         let addresses = vec![format!("10.0.0.{number}/24").parse().unwrap()];
         let config = InterfaceConfig { name: "link".into(), capabilities, addresses };
         let interface = stack.add_interface(Instant::ZERO, config);
-        Self { stack, interface, connection: None, read: Vec::new(), nothings: 0, continued: 0 }
+        Self { stack, interface, connection: None, read: Vec::new(), nothings: 0, continued: 0, gathered: 0 }
     }
 
-    fn take(&mut self, now: Instant, frame: &[u8], apart: bool) {
+    /// The frames come `spacing` before now, and before one another.
+    fn take_all(&mut self, now: Instant, frames: &[Vec<u8>], spacing: Duration, way: Way) {
+        let arrivals = (0..frames.len() as u32).rev().map(|before| now - spacing * before);
+        if way != Way::Batch {
+            for (frame, arrival) in frames.iter().zip(arrivals) {
+                self.take(now, arrival, frame, way == Way::Apart);
+            }
+            return;
+        }
+        let mut batch = self.stack.begin_batch(now);
+        for (frame, arrival) in frames.iter().zip(arrivals) {
+            let before = batch.gathered.as_ref().map_or(0, |gathered| gathered.count);
+            batch.handle_frame_at(arrival, self.interface, &RxFrame::plain(frame));
+            let after = batch.gathered.as_ref().map_or(0, |gathered| gathered.count);
+            self.gathered += u64::from(after > before);
+        }
+    }
+
+    fn take(&mut self, now: Instant, arrival: Instant, frame: &[u8], apart: bool) {
         if apart {
             self.nothings += 1;
             self.stack.handle_frame(now, self.interface, &RxFrame::plain(&NOTHING));
             assert!(self.stack.run.is_none());
         }
         let before = self.stack.run.as_ref().map(|run| run.next.seq);
-        self.stack.handle_frame(now, self.interface, &RxFrame::plain(frame));
+        self.stack.handle_frame_at(now, arrival, self.interface, &RxFrame::plain(frame));
         let after = self.stack.run.as_ref().map(|run| run.next.seq);
         self.continued += u64::from(before.is_some() && after.is_some() && before != after);
     }
@@ -108,21 +140,38 @@ fn disturb(rng: &mut SeededRng, frames: &mut Vec<Vec<u8>>, one_of: u64) {
             continue;
         }
         let length = frames[index].len();
-        match rng.below(6) {
+        match rng.below(8) {
             0 => frames[index][rng.below(length as u64) as usize] ^= 1 << rng.below(8),
             1 => frames[index].truncate(rng.below(length as u64) as usize),
             2 => frames[index].extend_from_slice(&[0; 3]),
             3 => drop(frames.remove(index)),
             4 => frames.insert(index, frames[index].clone()),
+            5 | 6 if length > 300 => remark(rng, &mut frames[index]),
             _ => frames.swap(index, index / 2),
         }
     }
 }
 
-fn compare(seed: u64, one_of: u64) -> u64 {
+/// Changes what a segment says beside its data, with the right checksums.
+fn remark(rng: &mut SeededRng, frame: &mut [u8]) {
+    let (at, bits) = [(1, 3), (33, 8), (34, 1), (47, 7), (51, 7)][rng.below(5) as usize];
+    frame[at] ^= bits;
+    frame[10..12].fill(0);
+    let sum = Sum::of(&frame[..20]).finish();
+    frame[10..12].copy_from_slice(&sum.to_be_bytes());
+    let length = (frame.len() - 20) as u32;
+    let pseudo_header = Sum::of(&frame[12..20]).add_u16(6).add_u32(length).fold();
+    frame[36..38].copy_from_slice(&pseudo_header.to_be_bytes());
+    let place = checksum::locate(frame, Medium::Ip).unwrap();
+    checksum::complete(frame, place);
+}
+
+/// Packets that continued a run where they came one by one, and that were gathered where they came in batches.
+fn compare(seed: u64, one_of: u64) -> [u64; 2] {
     let mut rng = SeededRng::new(seed);
     let mut client = Host::new(1);
-    let mut servers = [Host::new(2), Host::new(2)];
+    let mut servers = [Host::new(2), Host::new(2), Host::new(2)];
+    let ways = [Way::OneByOne, Way::Apart, Way::Batch];
     let options = SocketOptions::default();
     let to = "10.0.0.2:80".parse().unwrap();
     let listeners = servers.each_mut().map(|server| server.stack.tcp_listen(to, 1, (), &options).unwrap());
@@ -138,36 +187,36 @@ fn compare(seed: u64, one_of: u64) -> u64 {
         let mut frames = client.output(now);
         disturb(&mut rng, &mut frames, one_of);
         let reads = rng.below(3) > 0;
+        let spacing = Duration::from_micros(rng.below(4).saturating_sub(2));
         let mut outputs = Vec::new();
         for (number, server) in servers.iter_mut().enumerate() {
             server.stack.handle_deadlines(now);
-            for frame in &frames {
-                server.take(now, frame, number == 1);
-            }
+            server.take_all(now, &frames, spacing, ways[number]);
             server.connection = server.connection.or_else(|| server.stack.tcp_accept(listeners[number]));
             if reads {
                 server.consume(now);
             }
             outputs.push(server.output(now));
         }
-        assert_eq!(outputs[0], outputs[1]);
-        assert_eq!(servers[0].picture(now), servers[1].picture(now));
-        for frame in &outputs[0] {
-            client.take(now, frame, false);
+        for other in [0, 2] {
+            assert_eq!(outputs[other], outputs[1]);
+            assert_eq!(servers[other].picture(now), servers[1].picture(now));
         }
+        client.take_all(now, &outputs[0], spacing, Way::Batch);
         let (connection, stream) = client.stack.tcp_and_stream(id).unwrap();
         stream.release(connection.acked_to());
     }
     assert!(servers.iter().all(|server| server.read == sent), "the bytes that were sent");
     assert_eq!(servers[1].continued, 0);
-    servers[0].continued
+    [servers[0].continued, servers[2].gathered]
 }
 
 #[test]
 fn a_run_is_taken_as_its_segments_are_one_by_one() {
-    let undisturbed = compare(1, u64::MAX);
-    assert!(undisturbed > 100, "{undisturbed} of some 200 segments continued a run");
-    for seed in 2..30 {
+    let [continued, gathered] = compare(1, u64::MAX);
+    assert!(continued > 100, "{continued} of some 200 segments continued a run");
+    assert!(gathered > 100, "{gathered} of some 200 segments were gathered");
+    for seed in 2..60 {
         compare(seed, 4 + seed);
     }
 }

@@ -1,0 +1,65 @@
+//! Received frames in a batch: what follows from them is done once where it can be.
+//!
+//! A connection that gets many segments of a stream in a row does the same for each: acknowledgement and window, timestamp,
+//! timers, its owner and the queues around it. In a batch the payload of such a segment is verified and placed at once, and the
+//! connection is told of all of them when something else comes or the batch ends. It is what receive coalescing
+//! does, without another copy: what comes of it is the same as of the segments one by one.
+//!
+//! Nobody can see what is not told yet: the batch has the stack for itself. See `tcp_sockets/run.rs` for which segments these are.
+
+use base::Instant;
+use wire::frame::RxFrame;
+
+use crate::InterfaceId;
+use crate::buffers::BufferFamily;
+use crate::stack::Stack;
+use crate::tcp_sockets::Gathered;
+
+/// Received frames that are processed at one time, one after the other.
+pub struct Batch<'a, B: BufferFamily> {
+    stack: &'a mut Stack<B>,
+    now: Instant,
+    /// Segments that are placed, of which the connection has still to be told.
+    pub(crate) gathered: Option<Gathered>,
+}
+
+impl<B: BufferFamily> Stack<B> {
+    /// Begins a batch of received frames, which ends when it is dropped. The same as [`handle_frame`](Self::handle_frame) for
+    /// each of them, and cheaper where a device gives several at a time.
+    pub fn begin_batch(&mut self, now: Instant) -> Batch<'_, B> {
+        Batch { stack: self, now, gathered: None }
+    }
+}
+
+impl<B: BufferFamily> Batch<'_, B> {
+    /// Takes a frame in that has just been received.
+    #[inline]
+    pub fn handle_frame(&mut self, interface: InterfaceId, frame: &RxFrame<'_>) {
+        self.handle_frame_at(self.now, interface, frame);
+    }
+
+    /// Takes a frame in that the device received at `arrival`; see [`Stack::handle_frame_at`].
+    pub fn handle_frame_at(&mut self, arrival: Instant, interface: InterfaceId, frame: &RxFrame<'_>) {
+        if let Some(gathered) = &mut self.gathered {
+            if self.stack.gather(gathered, arrival, interface, frame) {
+                return;
+            }
+            self.tell();
+        }
+        if self.stack.take_frame(self.now, arrival, interface, frame) {
+            self.gathered = self.stack.begin_gathering(arrival, interface, frame);
+        }
+    }
+
+    fn tell(&mut self) {
+        if let Some(gathered) = self.gathered.take() {
+            self.stack.tell_gathered(self.now, &gathered);
+        }
+    }
+}
+
+impl<B: BufferFamily> Drop for Batch<'_, B> {
+    fn drop(&mut self) {
+        self.tell();
+    }
+}
