@@ -168,7 +168,7 @@ impl Connection {
             | u8::from(settings.ecn) << 3
             | u8::from(matches!(self.fast_open, FastOpenProgress::Acknowledged | FastOpenProgress::Taken))
                 << 5
-            | u8::from(self.fast_open == FastOpenProgress::Taken) << 7;
+            | u8::from(matches!(self.fast_open, FastOpenProgress::Taken | FastOpenProgress::Begun)) << 7;
         if settings.window_scaling {
             (info.snd_wscale, info.rcv_wscale) = (self.send.scale, self.recv.scale);
         }

@@ -238,6 +238,16 @@ fn the_cookie_comes_in_the_option_that_the_syn_had() {
 }
 
 #[test]
+fn the_owner_is_told_of_whose_syn_the_connection_is() {
+    for (len, options) in [(300, 0b1010_0000), (0, 0b1000_0000)] {
+        let peer = server(&Config::default(), len);
+        assert_eq!(peer.conn.tcp_info(peer.now).options & 0b1010_0000, options);
+    }
+    let peer = Peer::established(&Config::default());
+    assert_eq!(peer.conn.tcp_info(peer.now).options & 0b1010_0000, 0);
+}
+
+#[test]
 fn what_is_queued_before_the_syn_ack_goes_with_it() {
     let mut peer = server(&Config::default(), 300);
     peer.send(200);

@@ -186,7 +186,8 @@ impl<B: BufferFamily> Stack<B> {
             | FastOpenProgress::Asked
             | FastOpenProgress::Sent
             | FastOpenProgress::Unused
-            | FastOpenProgress::Taken => {}
+            | FastOpenProgress::Taken
+            | FastOpenProgress::Begun => {}
         }
         if let Some(cookie) = given {
             peer.cookie = cookie.clone();

@@ -53,6 +53,8 @@ pub enum FastOpenProgress {
     Abandoned = 5,
     /// The peer's SYN carried data, which was taken.
     Taken = 6,
+    /// The peer's SYN had a good cookie, but no data that was taken.
+    Begun = 7,
 }
 
 impl FastOpenProgress {
@@ -65,6 +67,7 @@ impl FastOpenProgress {
             4 => Self::Refused,
             5 => Self::Abandoned,
             6 => Self::Taken,
+            7 => Self::Begun,
             _ => return None,
         })
     }
@@ -94,6 +97,7 @@ impl Connection {
         self.opening_mut().early = true;
         let room = self.recv.room() as usize;
         let bytes = &syn.payload[..syn.payload.len().min(room)];
+        self.fast_open = FastOpenProgress::Begun;
         if !bytes.is_empty() && receive.place(0, bytes).is_ok() {
             self.recv.nxt += bytes.len() as Position;
             self.fast_open = FastOpenProgress::Taken;
