@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ring::{Atomics, Native, PeerCursor};
 use stack::memory::{Member, Pressure};
 use tcp::UrgentMark;
+use wire::checksum::Sum;
 
 use super::segments::Shared;
 use crate::Offence;
@@ -160,6 +161,23 @@ impl ReceiveSide {
             self.written_to = self.written_to.max(offset + bytes.len() as u64);
             self.touched = true;
         }
+    }
+
+    /// Writes stream bytes for which there is room, and for which nothing was written yet, if they are what `sum`, of all else
+    /// that their checksum covers, says. `false`: they are not, and nothing of them stays.
+    pub(super) fn write_verified(&mut self, offset: u64, bytes: &[u8], sum: Sum) -> bool {
+        let Some(ring) = &mut self.ring else { return sum.add(bytes).finish() == 0 };
+        let [first, second] = ring::spans(offset, bytes.len(), ring.size());
+        let (head, tail) = bytes.split_at(first.len);
+        let sum = sum.copy_and_add(ring.slice_mut(first), head);
+        if sum.copy_and_add(ring.slice_mut(second), tail).finish() != 0 {
+            ring.slice_mut(first).fill(0);
+            ring.slice_mut(second).fill(0);
+            return false;
+        }
+        self.written_to = self.written_to.max(offset + bytes.len() as u64);
+        self.touched = true;
+        true
     }
 
     /// Moves the end of what is written over bytes that need no contents, for which there is room.

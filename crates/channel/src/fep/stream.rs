@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tcp::{NoMemory, ReceiveBuffer, SendBuffer, UrgentMark};
+use wire::checksum::Sum;
 
 use super::lent::{Filling, LentFile};
 use super::receive::ReceiveSide;
@@ -149,6 +150,18 @@ impl ReceiveBuffer for StreamRings {
         self.receive.make_room(offset + bytes.len() as u64).map_err(|_| NoMemory)?;
         self.receive.write(offset, bytes);
         Ok(())
+    }
+
+    fn place_verified(&mut self, offset: u64, bytes: &[u8], sum: Sum) -> Result<bool, NoMemory> {
+        // Bytes over others, which a wrong one must not harm, are summed first.
+        let is_new = offset >= self.receive.written_to();
+        if is_new && self.receive.make_room(offset + bytes.len() as u64).is_ok() {
+            return Ok(self.receive.write_verified(offset, bytes, sum));
+        }
+        if sum.add(bytes).finish() != 0 {
+            return Ok(false);
+        }
+        self.place(offset, bytes).map(|()| true)
     }
 
     fn consumed(&mut self) -> Option<u64> {

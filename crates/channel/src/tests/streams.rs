@@ -2,6 +2,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use proptest::prelude::*;
 use tcp::{NoMemory, ReceiveBuffer, SendBuffer};
+use wire::checksum::Sum;
 
 use super::{World, byte, bytes};
 use crate::app::{ReceiveStream, SendStream};
@@ -238,6 +239,35 @@ fn data_of_a_connection_that_was_not_accepted_yet_waits_for_its_number() {
     assert_eq!(reader.fill(), b"early");
     reader.consume(5).unwrap();
     assert_eq!(rings.poll_consumed(), Ok(5));
+}
+
+#[test]
+fn bytes_are_verified_while_they_are_placed() {
+    let mut world = World::new();
+    let socket = world.open();
+    let mut reader = ReceiveStream::new(world.app.clone(), socket);
+    world.stream(socket).set_receive_limit(1 << 13);
+    // What the checksum covers beside them makes it come out right.
+    let rest = |bytes: &[u8]| Sum::ZERO.add_u16(Sum::of(bytes).finish());
+    let mut at = 0;
+    for len in [4000, 3001, 1000, 5000, 2048] {
+        let sent = bytes(at, len);
+        let rings = world.stream(socket);
+        let mut spoilt = sent.clone();
+        spoilt[len / 2] ^= 4;
+        assert_eq!(rings.place_verified(at, &spoilt, rest(&sent)), Ok(false));
+        assert_eq!(rings.place_verified(at, &sent, rest(&sent)), Ok(true));
+        // What is there already is not harmed.
+        assert_eq!(rings.place_verified(at, &spoilt, rest(&sent)), Ok(false));
+        at += len as u64;
+        rings.publish_received(at);
+        read(&mut reader, len, false).unwrap();
+        world.stream(socket).poll_consumed().unwrap();
+    }
+    let (most, one) = (bytes(at, 1 << 13), [1]);
+    assert_eq!(world.stream(socket).place_verified(at, &most, rest(&most)), Ok(true));
+    assert_eq!(world.stream(socket).place_verified(at + (1 << 13), &one, Sum::ZERO), Ok(false));
+    assert_eq!(world.stream(socket).place_verified(at + (1 << 13), &one, rest(&one)), Err(NoMemory));
 }
 
 #[test]

@@ -192,7 +192,9 @@ impl Options {
             (self.reuse_address != fresh.reuse_address).then_some(Set::ReuseAddress(self.reuse_address)),
             (self.reuse_port != fresh.reuse_port).then_some(Set::ReusePort(self.reuse_port)),
             (self.receive_buffer != fresh.receive_buffer).then_some(Set::ReceiveBuffer(self.receive_buffer)),
-            (self.fast_open_connect).then_some(Set::FastOpenConnect(true)),
+            self.fast_open_connect.then_some(Set::FastOpenConnect(true)),
+            (self.not_sent_low_water > 0).then_some(Set::NotSentLowWater(self.not_sent_low_water)),
+            self.may_fragment.then_some(Set::MayFragment(true)),
         ]
         .into_iter()
         .flatten()
