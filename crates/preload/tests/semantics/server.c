@@ -49,15 +49,19 @@ static void accepting(struct in_addr ip, const char *where) {
     value = 1;
     setsockopt(listener, SOL_TCP, TCP_NODELAY, &value, sizeof value);
     say("%s reno %s", where, result(setsockopt(listener, SOL_TCP, TCP_CONGESTION, "reno", 4)));
-    int times[3] = {1, 3, 7}, names[3] = {TCP_INQ, TCP_SYNCNT, TCP_LINGER2};
-    for (int index = 0; index < 3; index++)
-        setsockopt(listener, SOL_TCP, names[index], &times[index], sizeof times[index]);
+    static const struct { int level, name, value; } kept[] = {
+        {SOL_TCP, TCP_INQ, 1}, {SOL_TCP, TCP_SYNCNT, 3}, {SOL_TCP, TCP_LINGER2, 7},
+        {SOL_TCP, TCP_NOTSENT_LOWAT, 70000}, {SOL_SOCKET, SO_TIMESTAMP, 1}, {SOL_IP, IP_RECVTOS, 1},
+    };
+    const int count = sizeof kept / sizeof kept[0];
+    for (int index = 0; index < count; index++)
+        setsockopt(listener, kept[index].level, kept[index].name, &kept[index].value, sizeof kept[index].value);
     call = ask("call-echo", port);
     fd = accept(listener, NULL, NULL);
-    for (int index = 0; index < 3; index++) {
+    for (int index = 0; index < count; index++) {
         value = -1;
         length = sizeof value;
-        getsockopt(fd, SOL_TCP, names[index], &value, &length);
+        getsockopt(fd, kept[index].level, kept[index].name, &value, &length);
         say("%s inherited number %d: %d", where, index, value);
     }
     say("%s blocking accept %d, nonblocking %d", where, fd >= 0, (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
