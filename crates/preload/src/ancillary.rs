@@ -9,8 +9,8 @@ use std::time::Duration;
 use libc::{cmsghdr, in_addr, in_pktinfo, msghdr, sockaddr_in};
 use outboard::raw::{Datagram, DatagramOptions};
 
-use crate::errno;
 use crate::sockaddr::{as_inet, unmapped};
+use crate::{errno, real};
 
 /// `IP_PKTINFO`
 const PACKET_INFO: u8 = 1;
@@ -43,6 +43,30 @@ pub(crate) fn change_of(level: c_int, name: c_int) -> Option<(u8, u8)> {
         _ => return bit_of(level, name).map(|bit| (bit, bit)),
     };
     Some((TIME | NANOSECONDS | BY_NEW_NAME, times))
+}
+
+/// All of them.
+const OPTIONS: [(c_int, c_int); 8] = [
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+    (libc::SOL_SOCKET, SO_TIMESTAMP_NEW),
+    (libc::SOL_SOCKET, SO_TIMESTAMPNS_NEW),
+    (libc::SOL_IP, libc::IP_PKTINFO),
+    (libc::SOL_IP, libc::IP_RECVTTL),
+    (libc::SOL_IP, libc::IP_RECVTOS),
+    (libc::SOL_IP, libc::IP_RECVORIGDSTADDR),
+];
+
+/// Sets the options of these bits on the kernel's socket behind a descriptor, which answers for them.
+pub(crate) fn set_all(fd: c_int, bits: u8) {
+    let is_on = |&&(level, name): &&(c_int, c_int)| {
+        change_of(level, name).is_some_and(|(clears, sets)| bits & clears == sets)
+    };
+    for &(level, name) in OPTIONS.iter().filter(is_on) {
+        let (on, length): (c_int, _) = (1, size_of::<c_int>() as libc::socklen_t);
+        // SAFETY: the value is as long as said. The kernel refuses none of these.
+        unsafe { real::setsockopt(fd, level, name, (&raw const on).cast(), length) };
+    }
 }
 
 /// The bit of an option of ip(7).

@@ -12,7 +12,7 @@ use crate::description::{Description, InetSocket, Kind, Phase};
 use crate::runtime::{self, Side, for_stack, side_of_bind, side_of_peer};
 use crate::sockaddr::Family;
 use crate::table::{self, Held};
-use crate::{descriptor, errno, options, real, sockaddr as address_of, wait};
+use crate::{ancillary, descriptor, errno, options, real, sockaddr as address_of, wait};
 
 /// How often a port is looked for that is free on both sides.
 const PORT_ATTEMPTS: usize = 64;
@@ -324,7 +324,10 @@ fn accept_outboard(
     let fd = if fd < 0 { new_descriptor(listener, flags)? } else { fd };
     let socket = InetSocket::accepted(listener.family, connection, flags & libc::SOCK_NONBLOCK != 0);
     socket.set_tells_left(listener.tells_left());
-    socket.change_ancillary(0, listener.ancillary());
+    if listener.ancillary() != 0 {
+        socket.change_ancillary(0, listener.ancillary());
+        ancillary::set_all(fd, listener.ancillary());
+    }
     drop(table::insert(fd, Held::new(Description::Socket(socket))));
     Ok((fd, peer))
 }
