@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use base::{Instant, SeededRng};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use clap::builder::BoolishValueParser;
 use device::Device;
 use device::tap::{Tap, TapOptions};
 use lab::{Lab, Namespace};
@@ -47,8 +48,8 @@ struct Arguments {
     #[arg(long = "loss", value_delimiter = ',', default_value = "3e-5,3e-4")]
     losses: Vec<String>,
     /// With selective acknowledgements, and without.
-    #[arg(long = "sack", value_delimiter = ',', default_value = "on,off")]
-    sacks: Vec<Switch>,
+    #[arg(long = "sack", value_delimiter = ',', value_parser = BoolishValueParser::new(), default_value = "on,off")]
+    sacks: Vec<bool>,
     /// Runs of each.
     #[arg(long, default_value_t = 8)]
     seeds: u64,
@@ -70,12 +71,6 @@ struct Arguments {
     /// Runs at the same time.
     #[arg(long, default_value_t = NonZero::<usize>::MIN.saturating_add(3))]
     at_once: NonZero<usize>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Switch {
-    On,
-    Off,
 }
 
 fn main() -> ExitCode {
@@ -143,7 +138,7 @@ fn table(arguments: &Arguments) -> Result<()> {
     println!("| control | SACK | loss | Mbit/s | least | most | late, % | longest, ms |");
     println!("|---|---|---|---|---|---|---|---|");
     for control in &arguments.controls {
-        for sack in arguments.sacks.iter().map(|sack| *sack == Switch::On) {
+        for &sack in &arguments.sacks {
             for loss in &arguments.losses {
                 let case = Case {
                     control,

@@ -77,22 +77,8 @@ pub(crate) unsafe fn lists_mut<'a>(
     buffers: *const iovec,
     count: usize,
 ) -> io::Result<List<'a, IoSliceMut<'a>>> {
-    // SAFETY: the caller says so.
-    match unsafe { check_list(buffers, count)? } {
-        Some([]) => Ok(List::Given(&mut [])),
-        // SAFETY: `IoSliceMut` has the layout of `iovec` (std says so); the caller vouches for the memory.
-        Some(_) => Ok(List::Given(unsafe {
-            std::slice::from_raw_parts_mut(buffers.cast_mut().cast::<IoSliceMut<'_>>(), count)
-        })),
-        None => {
-            // SAFETY: the list was read by the check; the caller vouches for the memory.
-            let parts = unsafe { std::slice::from_raw_parts(buffers, count) }.iter();
-            let parts = parts.filter(|part| part.iov_len > 0);
-            // SAFETY: as above.
-            let slices = parts.map(|part| unsafe { slice_mut(part.iov_base, part.iov_len) });
-            Ok(List::Made(slices.map(|slice| Ok(IoSliceMut::new(slice?))).collect::<io::Result<_>>()?))
-        }
-    }
+    // SAFETY: `IoSliceMut` has the layout of `iovec` (std says so); the caller vouches for the memory.
+    unsafe { list_of(buffers, count, |part| Ok(IoSliceMut::new(slice_mut(part.iov_base, part.iov_len)?))) }
 }
 
 /// The program's list of buffers to send.
@@ -100,21 +86,32 @@ pub(crate) unsafe fn lists_mut<'a>(
 /// # Safety
 /// `buffers` must point to `count` descriptions of readable memory.
 pub(crate) unsafe fn lists<'a>(buffers: *const iovec, count: usize) -> io::Result<List<'a, IoSlice<'a>>> {
+    // SAFETY: `IoSlice` has the layout of `iovec` (std says so); the caller vouches for the memory. Nothing writes to the list.
+    unsafe { list_of(buffers, count, |part| Ok(IoSlice::new(slice(part.iov_base, part.iov_len)?))) }
+}
+
+/// The program's list, or one whose slices `slice_of` makes.
+///
+/// # Safety
+/// `T` must have the layout of `iovec`, and `buffers` point to `count` descriptions of memory that a `T` may be of.
+unsafe fn list_of<'a, T>(
+    buffers: *const iovec,
+    count: usize,
+    slice_of: impl Fn(&iovec) -> io::Result<T>,
+) -> io::Result<List<'a, T>> {
     // SAFETY: the caller says so.
     match unsafe { check_list(buffers, count)? } {
         Some([]) => Ok(List::Given(&mut [])),
-        // SAFETY: `IoSlice` has the layout of `iovec` (std says so); the caller vouches for the memory. Nothing writes
-        // to the list.
-        Some(_) => Ok(List::Given(unsafe {
-            std::slice::from_raw_parts_mut(buffers.cast_mut().cast::<IoSlice<'_>>(), count)
-        })),
+        Some(_) => {
+            // SAFETY: the caller says so.
+            let given = unsafe { std::slice::from_raw_parts_mut(buffers.cast_mut().cast(), count) };
+            Ok(List::Given(given))
+        }
         None => {
-            // SAFETY: the list was read by the check; the caller vouches for the memory.
+            // SAFETY: the list was read by the check.
             let parts = unsafe { std::slice::from_raw_parts(buffers, count) }.iter();
-            let parts = parts.filter(|part| part.iov_len > 0);
-            // SAFETY: as above.
-            let slices = parts.map(|part| unsafe { slice(part.iov_base, part.iov_len) });
-            Ok(List::Made(slices.map(|slice| Ok(IoSlice::new(slice?))).collect::<io::Result<_>>()?))
+            let made = parts.filter(|part| part.iov_len > 0).map(slice_of);
+            Ok(List::Made(made.collect::<io::Result<_>>()?))
         }
     }
 }

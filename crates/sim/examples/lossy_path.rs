@@ -11,7 +11,8 @@
 use std::process::ExitCode;
 
 use base::Duration;
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use clap::builder::BoolishValueParser;
 use netem::units::Span;
 use sim::experiment::{Outcome, Transfer, reference};
 use tcp::CongestionAlgorithm;
@@ -26,8 +27,8 @@ struct Arguments {
     #[arg(long = "loss", value_delimiter = ',', default_value = "3e-5,3e-4")]
     losses: Vec<String>,
     /// With selective acknowledgements, and without.
-    #[arg(long = "sack", value_delimiter = ',', default_value = "on,off")]
-    sacks: Vec<Switch>,
+    #[arg(long = "sack", value_delimiter = ',', value_parser = BoolishValueParser::new(), default_value = "on,off")]
+    sacks: Vec<bool>,
     /// Runs of each.
     #[arg(long, default_value_t = 100)]
     seeds: u64,
@@ -60,12 +61,6 @@ struct Arguments {
     segmentation: u32,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Switch {
-    On,
-    Off,
-}
-
 /// The congestion control of a name.
 fn control(name: &str) -> Result<CongestionAlgorithm, String> {
     sim::experiment::congestion_control(name)
@@ -96,7 +91,7 @@ fn table(arguments: &Arguments) -> Result<(), String> {
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for control in &arguments.controls {
-        for sack in arguments.sacks.iter().map(|sack| *sack == Switch::On) {
+        for &sack in &arguments.sacks {
             for loss in &arguments.losses {
                 let transfer = transfer(arguments, *control, sack, loss)?;
                 let seeds = arguments.first_seed..arguments.first_seed + arguments.seeds;

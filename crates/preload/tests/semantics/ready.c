@@ -131,26 +131,33 @@ static void threads(void) {
     close(busy);
 }
 
+/* Sends the pattern until no more is taken; how much was. What the last send came to, and poll behind it. */
+static long fill_up(int fd, char *buffer, size_t size, const char **what, int *room) {
+    struct pollfd entry = {fd, POLLOUT, 0};
+    long sent = 0, before, count;
+    /* What the peer's buffer takes makes room once more, for a while. */
+    do {
+        before = sent;
+        for (;;) {
+            fill_pattern(buffer, size, sent);
+            if ((count = send(fd, buffer, size, 0)) <= 0)
+                break;
+            sent += count;
+        }
+        *what = result(count);
+        *room = poll(&entry, 1, 500);
+    } while (*room > 0 && sent > before);
+    return sent;
+}
+
 static void full(void) {
     static char buffer[1 << 20];
     int gate, fd = call_gated_sink(&gate);
     set_nonblocking(fd, 1);
     struct pollfd entry = {fd, POLLOUT, 0};
-    long sent = 0, before, count;
     const char *what;
     int room;
-    /* What the peer's buffer takes makes room once more, for a while. */
-    do {
-        before = sent;
-        for (;;) {
-            fill_pattern(buffer, sizeof buffer, sent);
-            if ((count = send(fd, buffer, sizeof buffer, 0)) <= 0)
-                break;
-            sent += count;
-        }
-        what = result(count);
-        room = poll(&entry, 1, 500);
-    } while (room > 0 && sent > before);
+    long count, sent = fill_up(fd, buffer, sizeof buffer, &what, &room);
     say("filled %d then %s", sent > 0, what);
     say("full polls %s", result(room));
     write(gate, "x", 1);
@@ -201,18 +208,9 @@ static void unsent(void) {
     say("is %d", low_water_of(fd));
     set_nonblocking(fd, 1);
     struct pollfd entry = {fd, POLLOUT, 0};
-    long sent = 0, before, count;
-    do {
-        before = sent;
-        for (;;) {
-            fill_pattern(buffer, sizeof buffer, sent);
-            if ((count = send(fd, buffer, sizeof buffer, 0)) <= 0)
-                break;
-            sent += count;
-        }
-        room = poll(&entry, 1, 500);
-    } while (room > 0 && sent > before);
-    say("then %s, polls %s", result(count), result(room));
+    const char *what;
+    long count, sent = fill_up(fd, buffer, sizeof buffer, &what, &room);
+    say("then %s, polls %s", what, result(room));
     ioctl(fd, SIOCOUTQNSD, &waiting);
     say("few wait to be sent %d", waiting > 0 && waiting < 65536);
     write(gate, "x", 1);

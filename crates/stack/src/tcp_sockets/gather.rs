@@ -11,7 +11,7 @@ use wire::tcp::{CHECKSUM_OFFSET, FLAGS_OFFSET, SEQ_OFFSET};
 use wire::{ethernet, ipv4};
 
 use super::Glance;
-use super::run::{HEADERS, SAME};
+use super::run::{HEADERS, SAME, is_alike};
 use crate::InterfaceId;
 use crate::buffers::BufferFamily;
 use crate::stack::Stack;
@@ -23,6 +23,12 @@ const IP_CHECKSUM: usize = ipv4::CHECKSUM_OFFSET;
 const SEQ: usize = ipv4::HEADER_LEN + SEQ_OFFSET;
 const FLAGS: usize = ipv4::HEADER_LEN + FLAGS_OFFSET - 1;
 const CHECKSUM: usize = ipv4::HEADER_LEN + CHECKSUM_OFFSET;
+/// Bytes of the headers that are the same in all of them: what is within a run, and the length.
+const SAME_AND_LENGTH: [u8; HEADERS] = {
+    let mut same = SAME;
+    [same[2], same[3]] = [0xff; 2];
+    same
+};
 
 /// Segments of a run, all of one size, that are placed and not told yet; at first none.
 pub(crate) struct Gathered {
@@ -55,7 +61,7 @@ impl Gathered {
         let (headers, payload) = packet.split_first_chunk::<HEADERS>()?;
         let seq = long(headers, SEQ);
         let fits = frame.len() == self.frame_len
-            && is_alike(headers, &self.headers)
+            && is_alike(headers, &self.headers, &SAME_AND_LENGTH)
             && (self.link_len == 0 || frame[..self.link_len] == self.link[..self.link_len])
             && seq == self.seq
             && ip_sum(headers) == self.ip_sum
@@ -85,29 +91,6 @@ fn long(headers: &[u8; HEADERS], at: usize) -> u32 {
 fn ip_sum(headers: &[u8; HEADERS]) -> u32 {
     let sum = u32::from(word(headers, IDENT)) + u32::from(word(headers, IP_CHECKSUM));
     (sum & 0xffff) + (sum >> 16)
-}
-
-/// Whether two headers are the same in what does not differ within a run, and in their lengths.
-#[inline]
-fn is_alike(own: &[u8; HEADERS], first: &[u8; HEADERS]) -> bool {
-    const MASK: [u8; HEADERS] = {
-        let mut mask = SAME;
-        [mask[2], mask[3]] = [0xff; 2];
-        mask
-    };
-    let words = |bytes: &[u8; HEADERS]| {
-        let (words, rest) = bytes.as_chunks::<8>();
-        let mut all = [0; HEADERS.div_ceil(8)];
-        for (to, word) in all.iter_mut().zip(words) {
-            *to = u64::from_ne_bytes(*word);
-        }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        all[HEADERS / 8] = u64::from_ne_bytes(last);
-        all
-    };
-    let (own, first, mask) = (words(own), words(first), words(&MASK));
-    (0..mask.len()).fold(0, |sum, at| sum | ((own[at] ^ first[at]) & mask[at])) == 0
 }
 
 impl<B: BufferFamily> Stack<B> {

@@ -37,6 +37,24 @@ pub(super) const SAME: [u8; HEADERS] = {
     same
 };
 
+/// Whether two headers are the same in the bytes that `mask` has.
+#[inline]
+pub(super) fn is_alike(own: &[u8; HEADERS], first: &[u8; HEADERS], mask: &[u8; HEADERS]) -> bool {
+    let words = |bytes: &[u8; HEADERS]| {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let mut all = [0; HEADERS.div_ceil(8)];
+        for (to, word) in all.iter_mut().zip(words) {
+            *to = u64::from_ne_bytes(*word);
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        all[HEADERS / 8] = u64::from_ne_bytes(last);
+        all
+    };
+    let (own, first, mask) = (words(own), words(first), words(mask));
+    (0..mask.len()).fold(0, |sum, at| sum | ((own[at] ^ first[at]) & mask[at])) == 0
+}
+
 /// The run in progress.
 pub(crate) struct Run {
     interface: InterfaceId,
@@ -56,11 +74,9 @@ impl Run {
     #[inline]
     fn payload<'a>(&self, interface: InterfaceId, packet: &'a [u8]) -> Option<&'a [u8]> {
         let (headers, payload) = packet.split_first_chunk::<HEADERS>()?;
-        let bytes = headers.iter().zip(&self.headers).zip(&SAME);
-        let difference = bytes.fold(0, |sum, ((own, first), same)| sum | ((own ^ first) & same));
         let total_len = u16::from_be_bytes([headers[2], headers[3]]);
         let seq = u32::from_be_bytes([headers[24], headers[25], headers[26], headers[27]]);
-        let fits = difference == 0
+        let fits = is_alike(headers, &self.headers, &SAME)
             && interface == self.interface
             && usize::from(total_len) == packet.len()
             && payload.len() >= LARGE
