@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use perf::file::{Direction, Load, Program};
 use perf::results::Document;
-use perf::site::Between;
+use perf::site::{Between, Placement};
 use perf::{file, idle, interrupt, load, units};
 
 pub(crate) use end::{Args as EndArgs, main as end_main};
@@ -188,8 +188,9 @@ impl FileArgs {
         if loads.is_empty() {
             loads = vec![Load { size: 6_000_000, count: 100 }, Load { size: 1 << 30, count: 1 }];
         }
+        let placement = Placement::default().with_peer_apart();
         Ok(file::Config {
-            common: self.shared.common(Between::Link)?,
+            common: self.shared.common_on(&placement, Between::Link)?,
             loads,
             directions: self.direction.directions(),
             program: self.program,

@@ -99,7 +99,8 @@ impl Args {
         }
         if matches!(self.experiment, Experiment::Tandem | Experiment::All) {
             let subjects = [Subject::Kernel, Subject::Host, Subject::Fep];
-            let common = Common { against: None, ..self.common(Between::Link, &subjects) };
+            let mut common = Common { against: None, ..self.common(Between::Link, &subjects) };
+            common.setup.placement = common.setup.placement.with_peer_apart();
             results.push(tandem::run(&common, self.count, costs)?);
         }
         if matches!(self.experiment, Experiment::Zero | Experiment::All) {

@@ -15,12 +15,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 /// What is given back and forth at once.
-const PIECE: u64 = 8 << 20;
-/// What is free ahead of the files that are being written: at most as much as a fast link fills in some [`TURN`]s. Little
-/// enough that the hypervisor's reports do not begin.
-const AHEAD: u64 = 128 << 20;
+const PIECE: u64 = 4 << 20;
+/// What is free ahead of the files that are being written: as much as a fast link fills in some [`TURN`]s. What was freed last is
+/// taken first, so the rest of it lies free as long as the trial lasts, and what lies free for a second is taken away: of 32
+/// MiB next to nothing, of 128 MiB most.
+const AHEAD: u64 = 32 << 20;
 /// How often it is looked how far the files have come.
-const TURN: Duration = Duration::from_millis(10);
+const TURN: Duration = Duration::from_millis(2);
 
 /// A file that holds memory.
 #[derive(Debug)]
@@ -46,18 +47,29 @@ impl Reserve {
         Ok(reserve)
     }
 
-    /// Lets what `body` writes have the memory. To be followed by [`take_back`](Self::take_back) of every file.
-    pub(crate) fn lend<T>(&mut self, body: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.give_up()?;
-        let is_over = AtomicBool::new(false);
+    /// Lets what `body` has a program write on these processors (none: any) have the memory. To be followed by
+    /// [`take_back`](Self::take_back) of every file.
+    ///
+    /// It is given up on the same processors: what a processor frees waits in a list of its own, and another one would be
+    /// given memory that the hypervisor has.
+    pub(crate) fn lend<T>(&mut self, writers: &[usize], body: impl FnOnce() -> Result<T>) -> Result<T> {
+        let is_over = &AtomicBool::new(false);
+        let (say_ready, ready) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
-            let follower = scope.spawn(|| {
+            let follower = scope.spawn(move || {
+                if !writers.is_empty() {
+                    lab::cpu::pin(writers)?;
+                }
+                self.give_up()?;
+                let _ = say_ready.send(());
                 while !is_over.load(Ordering::Relaxed) {
                     std::thread::sleep(TURN);
                     self.give_up()?;
                 }
                 Ok(())
             });
+            // An error: the follower has failed, which is told below.
+            let _ = ready.recv();
             let value = body();
             is_over.store(true, Ordering::Relaxed);
             match follower.join() {
@@ -117,7 +129,7 @@ mod tests {
             let mut reserve = Reserve::create(lab.directory(), 3 * PIECE)?;
             let full = reserve.length;
             let path = lab.file("written");
-            reserve.lend(|| Ok(std::fs::write(&path, vec![1; 2 * PIECE as usize])?))?;
+            reserve.lend(&[0], || Ok(std::fs::write(&path, vec![1; 2 * PIECE as usize])?))?;
             reserve.give_up()?;
             ensure!(reserve.length + AHEAD + 2 * PIECE <= full + PIECE, "{} of {full} are held", reserve.length);
             ensure!(reserve.length > 0, "no more than is needed is given up");

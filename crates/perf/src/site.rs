@@ -82,6 +82,30 @@ impl Default for Placement {
     }
 }
 
+impl Placement {
+    /// Leaves the peer processors that nobody else uses, as far as there are such; if need be the FEP's, which then shares
+    /// the application's, as in a host of one processor.
+    #[must_use]
+    pub fn with_peer_apart(&self) -> Self {
+        let apart = |others: &[usize]| {
+            self.peer_or_fep().iter().copied().filter(|one| !others.contains(one)).collect::<Vec<_>>()
+        };
+        let beside_fep = apart(&self.fep);
+        if !beside_fep.is_empty() {
+            return Self { peer: beside_fep, ..self.clone() };
+        }
+        match apart(&self.application) {
+            free if free.is_empty() => self.clone(),
+            free => Self { fep: self.application.clone(), peer: free, ..self.clone() },
+        }
+    }
+
+    /// Processors for a peer: its own, or the FEP's where it may use any.
+    pub(crate) fn peer_or_fep(&self) -> &[usize] {
+        if self.peer.is_empty() { &self.fep } else { &self.peer }
+    }
+}
+
 /// How sites are set up.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -442,4 +466,27 @@ fn start_fep(lab: &Lab, name: &str, peer: &Namespace, setup: &Setup) -> Result<F
             arguments: &arguments,
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Placement;
+
+    #[test]
+    fn the_peer_has_a_processor_to_itself_where_there_are_two() {
+        let on = |application: usize, fep: usize, peer: &[usize]| Placement {
+            application: vec![application],
+            fep: vec![fep],
+            peer: peer.to_vec(),
+        };
+        for (usual, expected) in [
+            (on(0, 1, &[]), (0, 0, 1)),
+            (on(0, 1, &[1]), (0, 0, 1)),
+            (on(0, 0, &[]), (0, 0, 0)),
+            (on(0, 1, &[1, 2, 3]), (0, 1, 2)),
+        ] {
+            let placement = usual.with_peer_apart();
+            assert_eq!((placement.application[0], placement.fep[0], placement.peer_or_fep()[0]), expected);
+        }
+    }
 }

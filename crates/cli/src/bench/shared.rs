@@ -71,6 +71,11 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn common(&self, between: Between) -> anyhow::Result<Common> {
+        self.common_on(&Placement::default(), between)
+    }
+
+    /// With this placement, but for what the flags say otherwise.
+    pub(super) fn common_on(&self, default: &Placement, between: Between) -> anyhow::Result<Common> {
         let mut subjects = Vec::new();
         for subject in &self.on {
             if subjects.contains(subject) {
@@ -84,11 +89,12 @@ impl Shared {
         if let Some(path) = self.against.as_ref().filter(|path| !path.is_file()) {
             return Err(usage(format!("{} is no program", path.display())));
         }
-        let default = Placement::default();
+        let given =
+            |flag: &Option<Vec<usize>>, default: &[usize]| flag.clone().unwrap_or_else(|| default.to_vec());
         let placement = Placement {
-            application: self.application_cpus.clone().unwrap_or(default.application),
-            fep: self.fep_cpus.clone().unwrap_or(default.fep),
-            peer: self.peer_cpus.clone().unwrap_or(default.peer),
+            application: given(&self.application_cpus, &default.application),
+            fep: given(&self.fep_cpus, &default.fep),
+            peer: given(&self.peer_cpus, &default.peer),
         };
         Ok(Common {
             subjects,

@@ -123,7 +123,9 @@ impl<'a> Ftp<'a> {
         let (original, hash) = self.originals.files.get(&load.size).context("no such file was made")?;
         std::fs::write(&self.list, self.instructions(site, direction, load, original))?;
         let mut reserve = self.originals.reserve.lock().unwrap_or_else(PoisonError::into_inner);
-        let measure = reserve.lend(|| self.run_client(site, load, progress))?;
+        let placement = site.placement();
+        let writers = if direction == Direction::Download { &placement.peer } else { &placement.application };
+        let measure = reserve.lend(writers, || self.run_client(site, load, progress))?;
         progress.checking();
         let arrived = if direction == Direction::Download { &self.downloads } else { &self.uploads };
         for path in content::verify(arrived, load.count, hash)? {

@@ -22,7 +22,7 @@ use crate::progress::Progress;
 use crate::report::Table;
 use crate::results::{Document, Measure, Part, SubjectResult, Trial};
 use crate::runner::{self, Common};
-use crate::site::{DEVICE, Placement, Setup, Site};
+use crate::site::{DEVICE, Setup, Site};
 use crate::storm::Storm;
 use crate::{stats, units};
 
@@ -82,8 +82,8 @@ impl Condition {
 
 /// Each condition for `duration` at each subject, trial by trial.
 pub fn run(lab: &Lab, common: &Common, duration: Duration) -> Result<Reproduction> {
-    let placement = placement(&common.setup.placement);
-    let sender = sender_processors(&placement);
+    let placement = common.setup.placement.with_peer_apart();
+    let sender = placement.peer_or_fep().to_vec();
     let setup = Setup { steer: true, placement, ..common.setup.clone() };
     let mut options = Map::new();
     options.insert("duration_seconds".to_owned(), duration.as_secs_f64().into());
@@ -112,26 +112,6 @@ pub fn run(lab: &Lab, common: &Common, duration: Duration) -> Result<Reproductio
     result.notes = notes(&common, &sender, duration);
     result.documents.push(document);
     Ok(result)
-}
-
-/// Leaves the sender a processor to itself, if need be the FEP's.
-fn placement(usual: &Placement) -> Placement {
-    let sender = sender_processors(usual);
-    let apart =
-        |others: &[usize]| sender.iter().copied().filter(|one| !others.contains(one)).collect::<Vec<_>>();
-    let beside_fep = apart(&usual.fep);
-    if !beside_fep.is_empty() {
-        return Placement { peer: beside_fep, ..usual.clone() };
-    }
-    match apart(&usual.application) {
-        free if free.is_empty() => usual.clone(),
-        free => Placement { fep: usual.application.clone(), peer: free, ..usual.clone() },
-    }
-}
-
-/// Not on the application's processors, as long as there are others.
-fn sender_processors(placement: &Placement) -> Vec<usize> {
-    if placement.peer.is_empty() { placement.fep.clone() } else { placement.peer.clone() }
 }
 
 /// A device that swallows what is sent out of it, as far as this kernel has one.
@@ -183,7 +163,7 @@ fn start(lab: &Lab, site: &Site, device: &str, rate: u64, duration: Duration) ->
     spawn.args(["bench-end", "storm", "--device", device, "--rate"]).arg(rate.to_string());
     // A load begins with connecting and ends with the outcome: time enough that the storm is there throughout.
     spawn.arg("--seconds").arg((duration + 3 * MARGIN).as_secs_f64().to_string());
-    spawn.on_processors(&sender_processors(site.placement()));
+    spawn.on_processors(site.placement().peer_or_fep());
     lab.start("storm", spawn)
 }
 
@@ -359,25 +339,6 @@ mod tests {
         assert_eq!(names.len(), all.len());
         for one in all.iter().filter(|one| one.loaded && one.to == To::Host) {
             assert!(names.contains(&Condition { to: To::Elsewhere, ..*one }.name()));
-        }
-    }
-
-    #[test]
-    fn the_sender_has_a_processor_to_itself_where_there_are_two() {
-        let on = |application: usize, fep: usize, peer: &[usize]| Placement {
-            application: vec![application],
-            fep: vec![fep],
-            peer: peer.to_vec(),
-        };
-        for (usual, expected) in [
-            (on(0, 1, &[]), (0, 0, 1)),
-            (on(0, 1, &[1]), (0, 0, 1)),
-            (on(0, 0, &[]), (0, 0, 0)),
-            (on(0, 1, &[1, 2, 3]), (0, 1, 2)),
-        ] {
-            let placement = placement(&usual);
-            let sender = sender_processors(&placement);
-            assert_eq!((placement.application[0], placement.fep[0], sender[0]), expected);
         }
     }
 
