@@ -169,7 +169,7 @@ impl Workload {
 }
 
 fn measure_load(lab: &perf::lab::Lab, args: &dyn IntoLoad) -> anyhow::Result<()> {
-    let (common, load) = (args.shared().common()?, args.load()?);
+    let (common, load) = (args.common()?, args.load()?);
     args.shared().shared.outputs.check(load.times_operations())?;
     finish(&args.shared().shared, &load::run(lab, &common, &load)?)
 }

@@ -3,6 +3,8 @@
 use clap::Args as ClapArgs;
 use perf::ends::{Flow, Plan, Protocol, Work};
 use perf::load::Load;
+use perf::runner::Common;
+use perf::site::{Between, Placement};
 use perf::units;
 
 use super::Ways;
@@ -21,6 +23,17 @@ pub(super) trait IntoLoad {
     fn shared(&self) -> &LoadArgs;
     /// Its name and its parts.
     fn parts(&self) -> anyhow::Result<(&'static str, Vec<(String, Plan)>)>;
+
+    /// Who runs where unless flags say otherwise.
+    fn placement(&self) -> Placement {
+        Placement::default()
+    }
+
+    /// What trials of every kind need.
+    fn common(&self) -> anyhow::Result<Common> {
+        let args = self.shared();
+        args.shared.common_on(&self.placement(), args.between())
+    }
 
     /// The load; an error of the command line if it makes no sense.
     fn load(&self) -> anyhow::Result<Load> {
@@ -70,6 +83,14 @@ pub(super) struct StreamArgs {
 impl IntoLoad for StreamArgs {
     fn shared(&self) -> &LoadArgs {
         &self.load
+    }
+
+    /// A peer across a link works as much as the host; in answering single requests it would only be further away.
+    fn placement(&self) -> Placement {
+        match self.load.between() {
+            Between::Link => Placement::default().with_peer_apart(),
+            Between::Loopback => Placement::default(),
+        }
     }
 
     fn parts(&self) -> anyhow::Result<(&'static str, Vec<(String, Plan)>)> {

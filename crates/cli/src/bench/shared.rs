@@ -163,10 +163,6 @@ impl LoadArgs {
         if self.loopback { Between::Loopback } else { Between::Link }
     }
 
-    pub(super) fn common(&self) -> anyhow::Result<Common> {
-        self.shared.common(self.between())
-    }
-
     /// A plan with these options in it.
     pub(super) fn plan(&self, plan: Plan) -> Plan {
         Plan {
