@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use std::net::Shutdown;
 
 use base::Duration;
-use stack::SocketOption;
+use stack::{MtuDiscovery, SocketOption};
 use tcp::{CongestionAlgorithm, Keepalive};
 
 use crate::layout::{COMMAND_WORDS, RingLocation};
@@ -155,6 +155,22 @@ pub enum Command {
         /// For the answer.
         sequence: u32,
     },
+    /// Takes the oldest entry of the queue of errors, which is given in the header of F; `EAGAIN`: there is none.
+    TakeError {
+        /// The socket.
+        socket: u32,
+        /// For the answer.
+        sequence: u32,
+    },
+    /// Asks for the largest packet on the way to an address, or to the peer; given in the header of F.
+    PathMtu {
+        /// The socket.
+        socket: u32,
+        /// For the answer.
+        sequence: u32,
+        /// The other end.
+        remote: Option<SocketAddr>,
+    },
     /// Asks for [`TcpInfo`](tcp::TcpInfo), which is given in the header of F.
     Info {
         /// The socket.
@@ -182,6 +198,8 @@ mod op {
     pub(super) const RETURN_FILE: u8 = 15;
     pub(super) const SEND_MORE: u8 = 20;
     pub(super) const SEND_URGENT: u8 = 21;
+    pub(super) const TAKE_ERROR: u8 = 22;
+    pub(super) const PATH_MTU: u8 = 23;
 }
 
 type Words = [u64; COMMAND_WORDS];
@@ -207,6 +225,8 @@ impl Command {
             | Self::Abort { socket }
             | Self::SetOption { socket, .. }
             | Self::UnknownOption { socket, .. }
+            | Self::TakeError { socket, .. }
+            | Self::PathMtu { socket, .. }
             | Self::Info { socket, .. } => socket,
         }
     }
@@ -248,6 +268,10 @@ impl Command {
             Self::UnknownOption { socket, sequence } => {
                 let [head, argument, spare, tail] = plain(op::SET_OPTION, socket, sequence, 0);
                 [head | u64::from(u16::MAX) << 16, argument, spare, tail]
+            }
+            Self::TakeError { socket, sequence } => plain(op::TAKE_ERROR, socket, sequence, 0),
+            Self::PathMtu { socket, sequence, remote } => {
+                with_address(op::PATH_MTU, socket, sequence, remote)
             }
             Self::Info { socket, sequence } => plain(op::INFO, socket, sequence, 0),
         }
@@ -297,6 +321,8 @@ impl Command {
                 Some(option) => Self::SetOption { socket, sequence, option },
                 None => Self::UnknownOption { socket, sequence },
             },
+            op::TAKE_ERROR => Self::TakeError { socket, sequence },
+            op::PATH_MTU => Self::PathMtu { socket, sequence, remote: decode_address(words)? },
             op::INFO => Self::Info { socket, sequence },
             _ => return Err(Offence::UnknownCommand),
         })
@@ -343,7 +369,9 @@ mod option {
     pub(super) const MAX_SEGMENT: u16 = 30;
     pub(super) const SYN_RETRIES: u16 = 31;
     pub(super) const TELL_SENT: u16 = 32;
-    pub(super) const MAY_FRAGMENT: u16 = 33;
+    pub(super) const MTU_DISCOVERY: u16 = 33;
+    pub(super) const QUEUE_ERRORS: u16 = 34;
+    pub(super) const RECEIVE_RUNS: u16 = 35;
 }
 
 fn encode_option(option: SocketOption) -> (u16, u64) {
@@ -370,7 +398,9 @@ fn encode_option(option: SocketOption) -> (u16, u64) {
         SocketOption::DeferAccept(time) => (option::DEFER_ACCEPT, encode_time(time)),
         SocketOption::MaxSegment(size) => (option::MAX_SEGMENT, size.map_or(0, u64::from)),
         SocketOption::TellSent(on) => (option::TELL_SENT, on.into()),
-        SocketOption::MayFragment(on) => (option::MAY_FRAGMENT, on.into()),
+        SocketOption::MtuDiscovery(manner) => (option::MTU_DISCOVERY, manner as u64),
+        SocketOption::QueueErrors(on) => (option::QUEUE_ERRORS, on.into()),
+        SocketOption::ReceiveRuns(on) => (option::RECEIVE_RUNS, on.into()),
     }
 }
 
@@ -412,7 +442,11 @@ fn decode_option(code: u16, value: u64) -> Result<Option<SocketOption>, Offence>
             SocketOption::MaxSegment((size > 0).then_some(size))
         }
         option::TELL_SENT => SocketOption::TellSent(on()?),
-        option::MAY_FRAGMENT => SocketOption::MayFragment(on()?),
+        option::MTU_DISCOVERY => {
+            SocketOption::MtuDiscovery(MtuDiscovery::from_number(octet()?).ok_or(Offence::BadArgument)?)
+        }
+        option::QUEUE_ERRORS => SocketOption::QueueErrors(on()?),
+        option::RECEIVE_RUNS => SocketOption::ReceiveRuns(on()?),
         _ => return Ok(None),
     }))
 }

@@ -30,6 +30,7 @@ pub mod layout;
 mod mapping;
 mod memory;
 mod offence;
+mod queued;
 mod record;
 mod sending;
 mod urgent;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use common::{Arch, PATIENCE, Stage, output_of};
 use lab::{Lab, Namespace, Process};
 
-const SECTIONS: [&str; 15] = [
+const SECTIONS: [&str; 17] = [
     "stream",
     "ready",
     "epoll",
@@ -26,6 +26,8 @@ const SECTIONS: [&str; 15] = [
     "messages",
     "choices",
     "matrix",
+    "errors",
+    "segments",
     "exhausted",
 ];
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use libc::{cmsghdr, in_addr, in_pktinfo, msghdr, sockaddr_in};
-use outboard::raw::{Datagram, DatagramOptions};
+use outboard::raw::{Datagram, DatagramOptions, QueuedError};
 
 use crate::sockaddr::{as_inet, unmapped};
 use crate::{errno, real};
@@ -140,6 +140,11 @@ pub(crate) unsafe fn tell(room: &mut Room<'_>, wanted: u8, datagram: &Datagram) 
         // SAFETY: the caller says so.
         unsafe { tell_time(room, wanted, arrival(datagram.arrival_ns)) };
     }
+    if datagram.segment > 0 {
+        let size = c_int::from(datagram.segment).to_ne_bytes();
+        // SAFETY: the caller says so.
+        unsafe { room.put(libc::SOL_UDP, libc::UDP_GRO, &size) };
+    }
     let local = unmapped(datagram.local);
     let IpAddr::V4(ip) = local.ip() else { return };
     // SAFETY: the caller says so.
@@ -157,6 +162,40 @@ pub(crate) unsafe fn tell(room: &mut Room<'_>, wanted: u8, datagram: &Datagram) 
             room.put(libc::SOL_IP, libc::IP_ORIGDSTADDR, &destination(ip, local.port()));
         }
     }
+}
+
+/// `struct sock_extended_err` with the offender's address behind it.
+const ERROR_LEN: usize = 16 + size_of::<sockaddr_in>();
+
+/// Tells an entry of the queue of errors (Linux: `ip_recv_error`).
+///
+/// # Safety
+/// As [`Room::put`].
+pub(crate) unsafe fn tell_error(room: &mut Room<'_>, wanted: u8, error: &QueuedError) {
+    if let Some(offender) = error.offender {
+        let message = Datagram {
+            copied: 0,
+            length: 0,
+            remote: SocketAddr::new(offender.into(), 0),
+            local: SocketAddr::new(error.local.into(), 0),
+            ttl: error.ttl,
+            tos: error.tos,
+            segment: 0,
+            arrival_ns: 0,
+        };
+        // SAFETY: the caller says so.
+        unsafe { tell(room, wanted & !TIME, &message) };
+    }
+    let mut bytes = [0; ERROR_LEN];
+    bytes[..4].copy_from_slice(&error.errno.to_ne_bytes());
+    bytes[4..7].copy_from_slice(&[error.origin.number(), error.kind, error.code]);
+    bytes[8..12].copy_from_slice(&error.info.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&error.data.to_ne_bytes());
+    if let Some(offender) = error.offender {
+        bytes[16..].copy_from_slice(&destination(offender, 0));
+    }
+    // SAFETY: the caller says so.
+    unsafe { room.put(libc::SOL_IP, libc::IP_RECVERR, &bytes) };
 }
 
 /// Tells when bytes of a stream were received: now, as who reads them can tell.
@@ -223,12 +262,12 @@ fn destination(ip: Ipv4Addr, port: u16) -> [u8; size_of::<sockaddr_in>()] {
     bytes
 }
 
-/// What a message to send says of itself (Linux: `ip_cmsg_send`).
+/// What a message to send says of itself (Linux: `ip_cmsg_send`), with the size of runs that the socket has.
 ///
 /// # Safety
 /// The ancillary data must be as long as the message says.
-pub(crate) unsafe fn options(message: &msghdr) -> io::Result<DatagramOptions> {
-    let mut options = DatagramOptions::default();
+pub(crate) unsafe fn options(message: &msghdr, segment: u16) -> io::Result<DatagramOptions> {
+    let mut options = DatagramOptions { segment, ..DatagramOptions::default() };
     if message.msg_control.is_null() || message.msg_controllen == 0 {
         return Ok(options);
     }
@@ -244,8 +283,14 @@ pub(crate) unsafe fn options(message: &msghdr) -> io::Result<DatagramOptions> {
             return Err(errno::error(libc::EINVAL));
         }
         let data = &bytes[at + size_of::<cmsghdr>()..at + length];
-        if header.cmsg_level == libc::SOL_IP {
-            take(&mut options, header.cmsg_type, data)?;
+        match header.cmsg_level {
+            libc::SOL_IP => take(&mut options, header.cmsg_type, data)?,
+            // Linux: `udp_cmsg_send`.
+            libc::SOL_UDP => match (header.cmsg_type, data) {
+                (libc::UDP_SEGMENT, &[a, b]) => options.segment = u16::from_ne_bytes([a, b]),
+                _ => return Err(errno::error(libc::EINVAL)),
+            },
+            _ => {}
         }
         let (_, space) = lengths(length - size_of::<cmsghdr>());
         at = (at + space).min(bytes.len());

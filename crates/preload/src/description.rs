@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -102,6 +102,8 @@ pub(crate) struct InetSocket {
     /// Whether a send of datagrams may have to be added to others.
     gathers: AtomicBool,
     gathering: Mutex<Gathering>,
+    /// `UDP_SEGMENT`: the length of the datagrams that a send is cut into; 0: it is one.
+    segment: AtomicU16,
     /// What the program wants to hear of a datagram: the bits of [`crate::ancillary`].
     ancillary: AtomicU8,
     change: Mutex<()>,
@@ -129,6 +131,7 @@ impl InetSocket {
             tells_left: AtomicBool::new(false),
             gathers: AtomicBool::new(false),
             gathering: Mutex::default(),
+            segment: AtomicU16::new(0),
             ancillary: AtomicU8::new(0),
             change: Mutex::new(()),
             tuned: AtomicBool::new(false),
@@ -167,6 +170,16 @@ impl InetSocket {
     /// The datagram that is being gathered.
     pub(crate) fn gathering(&self) -> MutexGuard<'_, Gathering> {
         self.gathering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `UDP_SEGMENT`.
+    pub(crate) fn segment(&self) -> u16 {
+        self.segment.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub(crate) fn set_segment(&self, bytes: u16) {
+        self.segment.store(bytes, Ordering::Relaxed);
     }
 
     /// What is wanted with a datagram.

@@ -63,12 +63,15 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Opti
         }
         message.msg_flags = if received.truncated { libc::MSG_TRUNC } else { 0 }
             | if received.urgent { libc::MSG_OOB } else { 0 }
+            | if received.queued.is_some() { libc::MSG_ERRQUEUE } else { 0 }
             | flags & libc::MSG_CMSG_CLOEXEC;
         let mut room = Room::new(message);
-        match &received.datagram {
+        match (&received.datagram, &received.queued) {
             // SAFETY: the caller's room for ancillary data.
-            Some(datagram) => unsafe { ancillary::tell(&mut room, socket.ancillary(), datagram) },
-            None => {
+            (_, Some(error)) => unsafe { ancillary::tell_error(&mut room, socket.ancillary(), error) },
+            // SAFETY: as above.
+            (Some(datagram), _) => unsafe { ancillary::tell(&mut room, socket.ancillary(), datagram) },
+            (None, None) => {
                 if received.count > 0 && !received.urgent {
                     // SAFETY: as above.
                     unsafe { ancillary::tell_time_of_stream(&mut room, socket.ancillary()) };
@@ -178,7 +181,7 @@ unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Optio
         let buffers = unsafe { lists(message.msg_iov, message.msg_iovlen)? };
         let options = match socket.kind {
             // SAFETY: the caller's ancillary data.
-            Kind::Datagram => unsafe { ancillary::options(message)? },
+            Kind::Datagram => unsafe { ancillary::options(message, socket.segment())? },
             Kind::Stream => DatagramOptions::default(),
         };
         transfer::send_with(socket, outboard, &buffers, remote, flags, options)

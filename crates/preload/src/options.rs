@@ -8,25 +8,24 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use libc::{linger, socklen_t, timeval};
-use outboard::raw::{Options, Socket, SocketOption};
+use outboard::raw::{MtuDiscovery, Options, Socket, SocketOption};
 
 use crate::description::{Description, InetSocket, Kind, Phase};
 use crate::{ancillary, errno, info, memory, real, sockaddr as address_of, table, transfer};
 
 /// Options that a socket of the stack must not accept: data would go another way than the program then believes.
-const REFUSED: [(c_int, c_int); 8] = [
+const REFUSED: [(c_int, c_int); 7] = [
     (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
     (libc::SOL_TCP, libc::TCP_ULP),
     (libc::SOL_TCP, libc::TCP_REPAIR),
     (libc::SOL_TCP, libc::TCP_MD5SIG),
     (libc::SOL_TCP, libc::TCP_FASTOPEN_KEY),
     (libc::SOL_TCP, libc::TCP_FASTOPEN_NO_COOKIE),
-    (libc::SOL_UDP, libc::UDP_SEGMENT),
     (libc::SOL_IP, libc::IP_TRANSPARENT),
 ];
 
 /// Options that a socket may have before it becomes the stack's; they are read back from the kernel's socket then.
-const CARRIED: [(c_int, c_int); 20] = [
+const CARRIED: [(c_int, c_int); 22] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
@@ -47,6 +46,8 @@ const CARRIED: [(c_int, c_int); 20] = [
     (libc::SOL_IP, libc::IP_TTL),
     (libc::SOL_IP, libc::IP_TOS),
     (libc::SOL_IP, libc::IP_MTU_DISCOVER),
+    (libc::SOL_IP, libc::IP_RECVERR),
+    (libc::SOL_UDP, libc::UDP_GRO),
 ];
 
 /// Options that are kept as they were set before a socket becomes the stack's: the kernel's socket does not give them back,
@@ -169,7 +170,8 @@ pub(crate) fn carry_over(fd: c_int, socket: &InetSocket, outboard: &Socket) {
 
 /// What the kernel's socket says of the options that are carried over.
 fn carried_of(fd: c_int, kind: Kind) -> Vec<Value> {
-    let concerned = CARRIED.into_iter().filter(|(level, _)| *level != libc::SOL_TCP || kind == Kind::Stream);
+    let other = if kind == Kind::Stream { libc::SOL_UDP } else { libc::SOL_TCP };
+    let concerned = CARRIED.into_iter().filter(|(level, _)| *level != other);
     let read = |(level, name): (c_int, c_int)| {
         let mut bytes = vec![0u8; LONGEST];
         let mut length = LONGEST as socklen_t;
@@ -192,6 +194,10 @@ fn pass_on(
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => socket.set_receive_timeout(timeout_of(bytes)),
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => socket.set_send_timeout(timeout_of(bytes)),
         (libc::SOL_TCP, libc::TCP_INQ) => socket.set_tells_left(bytes.iter().any(|&byte| byte != 0)),
+        (libc::SOL_UDP, libc::UDP_SEGMENT) => {
+            let bytes = from_bytes::<c_int>(bytes).and_then(|bytes| u16::try_from(bytes).ok());
+            socket.set_segment(bytes.unwrap_or(0));
+        }
         (libc::SOL_UDP, libc::UDP_CORK) if bytes.iter().any(|&byte| byte != 0) => {
             socket.gathering().corked = true;
             socket.set_gathers(true);
@@ -263,10 +269,11 @@ fn meaning(level: c_int, name: c_int, bytes: &[u8]) -> Option<SocketOption> {
         (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT) => SocketOption::FastOpenConnect(number != 0),
         (libc::SOL_IP, libc::IP_TTL) if number > 0 => SocketOption::Ttl(count),
         (libc::SOL_IP, libc::IP_TOS) => SocketOption::TypeOfService((count & 0xff) as u8),
-        // The others send what may not be fragmented, and heed what routers say.
-        (libc::SOL_IP, libc::IP_MTU_DISCOVER) => SocketOption::MayFragment(
-            ![libc::IP_PMTUDISC_WANT, libc::IP_PMTUDISC_DO, libc::IP_PMTUDISC_PROBE].contains(&number),
-        ),
+        (libc::SOL_IP, libc::IP_MTU_DISCOVER) => {
+            SocketOption::MtuDiscovery(MtuDiscovery::from_number(u8::try_from(number).ok()?)?)
+        }
+        (libc::SOL_IP, libc::IP_RECVERR) => SocketOption::QueueErrors(number != 0),
+        (libc::SOL_UDP, libc::UDP_GRO) => SocketOption::ReceiveRuns(number != 0),
         _ => return None,
     })
 }
@@ -357,6 +364,10 @@ fn answer(socket: &InetSocket, outboard: &Socket, level: c_int, name: c_int) -> 
         {
             Some(path_mtu(outboard))
         }
+        // One without a peer on this side may have one with the kernel.
+        (libc::SOL_IP, libc::IP_MTU) if socket.kind == Kind::Datagram && outboard.peer_addr().is_ok() => {
+            Some(outboard.path_mtu().map(|mtu| c_int::try_from(mtu).unwrap_or(c_int::MAX)))
+        }
         // A connection that was accepted has its listener's, which its kernel socket knows nothing of.
         _ if socket.kind == Kind::Stream && socket.phase() == Phase::Outboard => {
             stream_option(&outboard.options(), level, name).map(Ok)
@@ -378,7 +389,8 @@ fn stream_option(options: &Options, level: c_int, name: c_int) -> Option<c_int> 
     Some(match (level, name) {
         (libc::SOL_TCP, libc::TCP_NODELAY) => options.nodelay.into(),
         (libc::SOL_TCP, libc::TCP_CORK) => options.cork.into(),
-        (libc::SOL_IP, libc::IP_MTU_DISCOVER) if options.may_fragment => libc::IP_PMTUDISC_DONT,
+        (libc::SOL_IP, libc::IP_MTU_DISCOVER) => c_int::from(options.mtu_discovery as u8),
+        (libc::SOL_IP, libc::IP_RECVERR) => options.queue_errors.into(),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keepalive.into(),
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address.into(),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.urgent_inline.into(),

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
 use crate::buffers::BufferFamily;
-use crate::config::SocketOptions;
+use crate::config::{MtuDiscovery, SocketOptions};
 use crate::error::SocketError;
 use crate::flow::FourTuple;
 use crate::hash::KeyedState;
@@ -50,8 +50,10 @@ pub(crate) struct Socket<B: BufferFamily> {
     pub(crate) silent: bool,
     /// Its owner hears of what it sends.
     pub(crate) tells_sent: bool,
-    /// Its packets may be fragmented on the way.
-    pub(crate) may_fragment: bool,
+    /// What is done about packets that are too long for their path.
+    pub(crate) mtu_discovery: MtuDiscovery,
+    /// ICMP errors are kept for its owner.
+    pub(crate) queues_errors: bool,
 }
 
 /// Where a socket that wants output waits.
@@ -159,6 +161,10 @@ pub(crate) struct UdpSocket<B: BufferFamily> {
     pub(crate) path: Option<CachedPath>,
     pub(crate) error: Option<SocketError>,
     pub(crate) broadcast: bool,
+    /// Runs are received as they were sent.
+    pub(crate) receives_runs: bool,
+    /// Bytes of the run in front that have been sent.
+    pub(crate) sent_of_run: usize,
 }
 
 impl<B: BufferFamily> Socket<B> {
@@ -180,7 +186,8 @@ impl<B: BufferFamily> Socket<B> {
             orphan: false,
             silent: false,
             tells_sent: options.tell_sent,
-            may_fragment: options.may_fragment,
+            mtu_discovery: options.mtu_discovery,
+            queues_errors: options.queue_errors,
         }
     }
 

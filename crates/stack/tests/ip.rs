@@ -5,14 +5,16 @@ mod common;
 
 use base::Duration;
 use common::{IF, LinkConfig, Offload, World, at, build, ip, mac};
-use outboard_stack::{DatagramMeta, Route, SocketError, SocketId, SocketOption, SocketOptions, StackConfig};
+use outboard_stack::{
+    DatagramMeta, MtuDiscovery, Route, SocketError, SocketId, SocketOption, SocketOptions, StackConfig,
+};
 use std::net::{IpAddr, SocketAddr};
 use wire::ethernet::{EtherType, EthernetAddress};
 use wire::icmpv4::{Message, unreachable};
 use wire::ip::Protocol;
 
 fn to(remote: SocketAddr) -> DatagramMeta {
-    DatagramMeta { remote, local: "0.0.0.0:0".parse().unwrap(), ttl: 0, tos: 0 }
+    DatagramMeta { remote, local: "0.0.0.0:0".parse().unwrap(), ttl: 0, tos: 0, segment: 0 }
 }
 
 fn udp(world: &mut World, host: usize, port: u16) -> SocketId {
@@ -421,7 +423,8 @@ fn who_lets_its_packets_be_fragmented_does_not_heed_what_routers_say_of_their_si
         let mut world = World::new(16, LinkConfig { offload: Offload::None, ..LinkConfig::default() });
         let (client, _) = world.pair(80);
         let now = world.now;
-        world.stack(0).set_option(now, client, SocketOption::MayFragment(may)).unwrap();
+        let manner = if may { MtuDiscovery::Dont } else { MtuDiscovery::Want };
+        world.stack(0).set_option(now, client, SocketOption::MtuDiscovery(manner)).unwrap();
         world.log = Some(Vec::new());
         world.pump(0, client, &mut common::Outgoing::new(1, 4000));
         world.flush();

@@ -55,6 +55,7 @@ impl Victim {
             local: "10.0.0.2:2".parse().unwrap(),
             ttl: 1,
             tos: 0,
+            segment: 0,
         };
         for (&socket, rings) in &mut self.datagrams {
             let _ = rings.push(base::Instant::ZERO, &meta, &[9; 700]);

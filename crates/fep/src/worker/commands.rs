@@ -82,6 +82,14 @@ impl Core {
             Command::UnknownOption { sequence, .. } => {
                 self.answer(app, socket, sequence, Err(libc::ENOPROTOOPT));
             }
+            Command::TakeError { sequence, .. } => {
+                let answer = self.on_take_error(app, socket)?;
+                self.answer(app, socket, sequence, answer);
+            }
+            Command::PathMtu { sequence, remote, .. } => {
+                let answer = self.on_path_mtu(now, app, socket, remote)?;
+                self.answer(app, socket, sequence, answer);
+            }
             Command::Info { sequence, .. } => {
                 let answer = self.on_info(now, app, socket)?;
                 self.answer(app, socket, sequence, answer);
@@ -506,6 +514,9 @@ impl Core {
             SocketOption::ReceiveLimit(bytes) => SocketOption::ReceiveLimit(bytes.min(most)),
             other => other,
         };
+        if option == SocketOption::QueueErrors(false) {
+            self.forget_errors(app, socket);
+        }
         let live = match self.apps[app].entry(socket) {
             Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
             Entry::FreshTcp(options) => {

@@ -16,6 +16,7 @@ const PUBLISH_BUDGET: usize = 4096;
 impl Core {
     /// Publishes what has changed; how many sockets that were.
     pub(crate) fn publish_changes(&mut self, now: Instant) -> usize {
+        self.publish_told();
         for count in 0..PUBLISH_BUDGET {
             match self.stack.poll_changed() {
                 None => return count,
@@ -34,6 +35,7 @@ impl Core {
 
     /// The number is free again.
     pub(super) fn release(&mut self, app: u32, socket: u32) {
+        self.apps[app].errors.clear(socket);
         self.apps[app].remove(socket);
         self.apps[app].channel.release_socket(socket);
     }

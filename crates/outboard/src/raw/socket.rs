@@ -1,5 +1,6 @@
 //! A socket of an endpoint: opening, binding, listening, connecting, options, closing.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use channel::app::{ReceiveDatagrams, ReceiveStream, Record, SendDatagrams, SendStream};
 use channel::{Command, State};
+use stack::QueuedError;
 use tcp::{CongestionAlgorithm, Keepalive, TcpInfo};
 
 use super::bulk::Meter;
@@ -40,7 +42,7 @@ pub struct Socket {
     pub(super) receive: Mutex<ReceiveSide>,
     options: Mutex<Options>,
     /// One synchronous command at a time.
-    calling: Mutex<()>,
+    pub(super) calling: Mutex<()>,
     pub(super) progress: Progress,
 }
 
@@ -49,6 +51,12 @@ pub struct Socket {
 pub(super) struct Progress {
     /// Errors of the record's count that were taken.
     pub(super) errors_taken: AtomicU32,
+    /// What this side has put into the queue of errors.
+    pub(super) own_errors: Mutex<VecDeque<QueuedError>>,
+    pub(super) has_own_errors: AtomicBool,
+    pub(super) own_errors_total: AtomicU32,
+    /// A datagram that is too long for its path or link is refused.
+    pub(super) refuses_long: AtomicBool,
     /// The error that the stack is gone was taken.
     end_taken: AtomicBool,
     /// `connect` was called, and (then) told that it succeeded.
@@ -388,7 +396,8 @@ impl Socket {
     /// The error that waits, if any; taking it clears it. That the stack is gone is such an error, told once.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         let (count, number) = self.record().error();
-        if self.progress.errors_taken.swap(count, Ordering::AcqRel) != count {
+        // A number of 0: the last error does not count any more.
+        if self.progress.errors_taken.swap(count, Ordering::AcqRel) != count && number != 0 {
             return Ok(Some(errno(number)));
         }
         if self.endpoint.is_dead() && !self.progress.end_taken.swap(true, Ordering::AcqRel) {
@@ -398,8 +407,13 @@ impl Socket {
     }
 
     pub(super) fn has_error(&self) -> bool {
-        self.record().error().0 != self.progress.errors_taken.load(Ordering::Acquire)
-            || (self.endpoint.is_dead() && !self.progress.end_taken.load(Ordering::Acquire))
+        self.has_new_error() || (self.endpoint.is_dead() && !self.progress.end_taken.load(Ordering::Acquire))
+    }
+
+    /// Whether the stack has told of an error that was not taken.
+    pub(super) fn has_new_error(&self) -> bool {
+        let (count, number) = self.record().error();
+        number != 0 && count != self.progress.errors_taken.load(Ordering::Acquire)
     }
 
     /// The local address.
@@ -430,6 +444,10 @@ impl Socket {
             SocketOption::SendBuffer(bytes) => self.set_send_limit(bytes as usize),
             SocketOption::ReceiveLowWater(bytes) => self.progress.low_water.store(bytes, Ordering::Relaxed),
             SocketOption::UrgentInline(on) => self.set_urgent_inline(on),
+            SocketOption::MtuDiscovery(manner) => {
+                self.progress.refuses_long.store(manner.refuses(), Ordering::Relaxed);
+            }
+            SocketOption::QueueErrors(false) => self.forget_own_errors(),
             SocketOption::NotSentLowWater(bytes) => self.set_not_sent_low_water(bytes),
             _ => {}
         }
@@ -583,7 +601,9 @@ fn for_stack(option: SocketOption, before: &Options, after: &Options) -> Option<
         SocketOption::ReceiveBuffer(bytes) => stack::SocketOption::ReceiveLimit(bytes),
         SocketOption::FastOpen(limit) => stack::SocketOption::FastOpen(limit),
         SocketOption::FastOpenConnect(on) => stack::SocketOption::FastOpenConnect(on),
-        SocketOption::MayFragment(on) => stack::SocketOption::MayFragment(on),
+        SocketOption::MtuDiscovery(manner) => stack::SocketOption::MtuDiscovery(manner),
+        SocketOption::QueueErrors(on) => stack::SocketOption::QueueErrors(on),
+        SocketOption::ReceiveRuns(on) => stack::SocketOption::ReceiveRuns(on),
         SocketOption::NotSentLowWater(bytes) => stack::SocketOption::TellSent(bytes > 0),
         SocketOption::DeferAccept(time) => {
             stack::SocketOption::DeferAccept((!time.is_zero()).then(|| time.into()))

@@ -79,4 +79,6 @@ void messages_cases(void);
 void exhausted_cases(void);
 void choices_cases(void);
 void matrix_cases(void);
+void errors_cases(void);
+void segments_cases(void);
 #endif

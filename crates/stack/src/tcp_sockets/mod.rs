@@ -376,10 +376,17 @@ impl<B: BufferFamily> Stack<B> {
         let mut last = None;
         while let Some(segment) = tcp.connection.poll_segment(now, &limit) {
             self.stats.drop_neighbour_failed += 1;
-            last = Some(segment.header.seq);
+            last = Some(segment.header);
         }
-        if let Some(seq) = last {
-            tcp.connection.handle_icmp_error(error, seq);
+        let is_opening = matches!(tcp.connection.state(), tcp::State::SynSent | tcp::State::SynReceived);
+        let tuple = tcp.tuple();
+        if let Some(header) = last {
+            tcp.connection.handle_icmp_error(error, header.seq);
+            if is_opening {
+                let mut bytes = [0; wire::tcp::MAX_HEADER_LEN];
+                let length = header.emit(&mut bytes);
+                self.on_attempt_undeliverable(index, &tuple, &bytes[..length]);
+            }
         }
         // What is still wanted waits for a timer: asking again at once would be to ask for ever.
         self.settle_with(now, index, before, true);
@@ -460,6 +467,8 @@ fn apply_option(now: Instant, connection: &mut tcp::Connection, option: SocketOp
         | SocketOption::Ttl(_)
         | SocketOption::Tos(_)
         | SocketOption::TellSent(_)
-        | SocketOption::MayFragment(_) => {}
+        | SocketOption::QueueErrors(_)
+        | SocketOption::ReceiveRuns(_)
+        | SocketOption::MtuDiscovery(_) => {}
     }
 }

@@ -77,7 +77,8 @@ impl<B: BufferFamily> Stack<B> {
         let Some(socket) = self.sockets.get_index_mut(index) else { return Turn::Done };
         let packet = |tuple: &FourTuple| {
             let (source, destination) = v4(tuple)?;
-            let (ttl, tos, dont_fragment) = (socket.ttl, socket.tos & !3, !socket.may_fragment);
+            let (ttl, tos, dont_fragment) =
+                (socket.ttl, socket.tos & !3, !socket.mtu_discovery.may_fragment());
             Some(Outgoing { source, destination, protocol: Protocol::TCP, ttl, tos, dont_fragment })
         };
         let Some(packet) = socket.tcp().and_then(|tcp| packet(&tcp.tuple())) else { return Turn::Done };
