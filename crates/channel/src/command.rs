@@ -26,6 +26,19 @@ pub enum Manner {
     Urgent,
 }
 
+/// Which times of a send are wanted, and by what name they are told (`SO_TIMESTAMPING`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// When it is handed on to be sent.
+    pub scheduled: bool,
+    /// When it is sent.
+    pub sent: bool,
+    /// When it is acknowledged.
+    pub acknowledged: bool,
+    /// Comes back with the times.
+    pub key: u32,
+}
+
 /// A command. Those with a `sequence` other than 0 are answered in the socket's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -162,6 +175,16 @@ pub enum Command {
         /// For the answer.
         sequence: u32,
     },
+    /// Wants entries in the queue of errors that tell when the stream, or the records of datagrams, up to this offset were sent and
+    /// acknowledged.
+    Stamp {
+        /// The socket.
+        socket: u32,
+        /// The stream offset.
+        offset: u64,
+        /// What is wanted of it.
+        stamp: Stamp,
+    },
     /// Asks for the largest packet on the way to an address, or to the peer; given in the header of F.
     PathMtu {
         /// The socket.
@@ -200,6 +223,7 @@ mod op {
     pub(super) const SEND_URGENT: u8 = 21;
     pub(super) const TAKE_ERROR: u8 = 22;
     pub(super) const PATH_MTU: u8 = 23;
+    pub(super) const STAMP: u8 = 24;
 }
 
 type Words = [u64; COMMAND_WORDS];
@@ -226,6 +250,7 @@ impl Command {
             | Self::SetOption { socket, .. }
             | Self::UnknownOption { socket, .. }
             | Self::TakeError { socket, .. }
+            | Self::Stamp { socket, .. }
             | Self::PathMtu { socket, .. }
             | Self::Info { socket, .. } => socket,
         }
@@ -270,6 +295,13 @@ impl Command {
                 [head | u64::from(u16::MAX) << 16, argument, spare, tail]
             }
             Self::TakeError { socket, sequence } => plain(op::TAKE_ERROR, socket, sequence, 0),
+            Self::Stamp { socket, offset, stamp } => {
+                let [head, argument, _, tail] = plain(op::STAMP, socket, 0, offset);
+                let wanted = u64::from(stamp.scheduled)
+                    | u64::from(stamp.sent) << 1
+                    | u64::from(stamp.acknowledged) << 2;
+                [head | wanted << 16, argument, u64::from(stamp.key), tail]
+            }
             Self::PathMtu { socket, sequence, remote } => {
                 with_address(op::PATH_MTU, socket, sequence, remote)
             }
@@ -322,6 +354,15 @@ impl Command {
                 None => Self::UnknownOption { socket, sequence },
             },
             op::TAKE_ERROR => Self::TakeError { socket, sequence },
+            op::STAMP => {
+                let key = u32::try_from(words[2]).map_err(|_| Offence::BadArgument)?;
+                if small > 7 {
+                    return Err(Offence::BadArgument);
+                }
+                let (scheduled, sent, acknowledged) = (small & 1 != 0, small & 2 != 0, small & 4 != 0);
+                let stamp = Stamp { scheduled, sent, acknowledged, key };
+                Self::Stamp { socket, offset: argument, stamp }
+            }
             op::PATH_MTU => Self::PathMtu { socket, sequence, remote: decode_address(words)? },
             op::INFO => Self::Info { socket, sequence },
             _ => return Err(Offence::UnknownCommand),

@@ -38,7 +38,7 @@ mod urgent;
 use std::io;
 use std::sync::Arc;
 
-pub use command::{Command, Manner};
+pub use command::{Command, Manner, Stamp};
 pub use event::Event;
 pub use layout::{Geometry, RingLocation};
 pub use mapping::MemoryUse;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use common::{Arch, PATIENCE, Stage, output_of};
 use lab::{Lab, Namespace, Process};
 
-const SECTIONS: [&str; 17] = [
+const SECTIONS: [&str; 18] = [
     "stream",
     "ready",
     "epoll",
@@ -28,6 +28,7 @@ const SECTIONS: [&str; 17] = [
     "matrix",
     "errors",
     "segments",
+    "stamps",
     "exhausted",
 ];
 

@@ -12,6 +12,7 @@ use crate::epoll::{Epoll, Watchers};
 use crate::file::SentFile;
 use crate::gather::Gathering;
 use crate::sockaddr::Family;
+use crate::timestamping::Timestamping;
 
 /// What a descriptor of ours stands for.
 #[allow(clippy::large_enum_variant, reason = "descriptions live in slots of a pool; most are sockets")]
@@ -102,6 +103,8 @@ pub(crate) struct InetSocket {
     /// Whether a send of datagrams may have to be added to others.
     gathers: AtomicBool,
     gathering: Mutex<Gathering>,
+    /// `SO_TIMESTAMPING`.
+    pub(crate) timestamping: Timestamping,
     /// `UDP_SEGMENT`: the length of the datagrams that a send is cut into; 0: it is one.
     segment: AtomicU16,
     /// What the program wants to hear of a datagram: the bits of [`crate::ancillary`].
@@ -131,6 +134,7 @@ impl InetSocket {
             tells_left: AtomicBool::new(false),
             gathers: AtomicBool::new(false),
             gathering: Mutex::default(),
+            timestamping: Timestamping::default(),
             segment: AtomicU16::new(0),
             ancillary: AtomicU8::new(0),
             change: Mutex::new(()),

@@ -6,8 +6,6 @@ use std::time::Instant;
 
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
 
-use outboard::raw::DatagramOptions;
-
 use crate::ancillary::{self, Room};
 use crate::buffers::{MAX_BUFFERS, lists, lists_mut};
 use crate::calls::{carried, destination, sender};
@@ -68,13 +66,13 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Opti
         let mut room = Room::new(message);
         match (&received.datagram, &received.queued) {
             // SAFETY: the caller's room for ancillary data.
-            (_, Some(error)) => unsafe { ancillary::tell_error(&mut room, socket.ancillary(), error) },
+            (_, Some(error)) => unsafe { ancillary::tell_error(&mut room, socket, error) },
             // SAFETY: as above.
-            (Some(datagram), _) => unsafe { ancillary::tell(&mut room, socket.ancillary(), datagram) },
+            (Some(datagram), _) => unsafe { ancillary::tell_datagram(&mut room, socket, datagram) },
             (None, None) => {
                 if received.count > 0 && !received.urgent {
                     // SAFETY: as above.
-                    unsafe { ancillary::tell_time_of_stream(&mut room, socket.ancillary()) };
+                    unsafe { ancillary::tell_time_of_stream(&mut room, socket) };
                 }
                 if socket.tells_left() && socket.kind == Kind::Stream {
                     let left = c_int::try_from(outboard.left_to_read()).unwrap_or(c_int::MAX);
@@ -179,12 +177,10 @@ unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Optio
         check_count(message)?;
         // SAFETY: the caller's buffers.
         let buffers = unsafe { lists(message.msg_iov, message.msg_iovlen)? };
-        let options = match socket.kind {
-            // SAFETY: the caller's ancillary data.
-            Kind::Datagram => unsafe { ancillary::options(message, socket.segment())? },
-            Kind::Stream => DatagramOptions::default(),
-        };
-        transfer::send_with(socket, outboard, &buffers, remote, flags, options)
+        let segment = socket.segment();
+        // SAFETY: the caller's ancillary data.
+        let (options, stamps) = unsafe { ancillary::options(message, segment, socket.kind)? };
+        transfer::send_with(socket, outboard, &buffers, remote, flags, options, stamps)
     }))
 }
 

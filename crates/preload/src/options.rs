@@ -11,6 +11,7 @@ use libc::{linger, socklen_t, timeval};
 use outboard::raw::{MtuDiscovery, Options, Socket, SocketOption};
 
 use crate::description::{Description, InetSocket, Kind, Phase};
+use crate::timestamping::{KEY_BY_WRITTEN, SO_TIMESTAMPING_NEW};
 use crate::{ancillary, errno, info, memory, real, sockaddr as address_of, table, transfer};
 
 /// Options that a socket of the stack must not accept: data would go another way than the program then believes.
@@ -112,7 +113,12 @@ pub(crate) unsafe extern "C" fn setsockopt(
         });
     }
     // SAFETY: the caller's pointer.
-    let status = unsafe { real::setsockopt(fd, level, name, value, length) };
+    let status = match socket.and_then(|socket| connected_stamps(socket, level, name, length)) {
+        // SAFETY: the caller's pointer, and as many bytes as `length` says.
+        Some(()) => unsafe { set_stamps(fd, name, value, length) },
+        // SAFETY: the caller's pointer.
+        None => unsafe { real::setsockopt(fd, level, name, value, length) },
+    };
     if status == 0
         && let Some(socket) = socket
         && !value.is_null()
@@ -130,6 +136,37 @@ pub(crate) unsafe extern "C" fn setsockopt(
         }
     }
     status
+}
+
+/// Whether this sets `SO_TIMESTAMPING` of a connection of the stack's. The kernel's socket, which judges the flags, is not
+/// connected: it would refuse keys.
+fn connected_stamps(socket: &InetSocket, level: c_int, name: c_int, length: socklen_t) -> Option<()> {
+    let names = [libc::SO_TIMESTAMPING, SO_TIMESTAMPING_NEW];
+    let is_long = length as usize >= size_of::<c_int>();
+    let concerns = level == libc::SOL_SOCKET && names.contains(&name) && is_long;
+    let outboard = socket.outboard().filter(|_| concerns && socket.kind == Kind::Stream)?;
+    (!outboard.is_listening() && outboard.has_begun()).then_some(())
+}
+
+/// Has the kernel's socket judge the flags without those of keys.
+///
+/// # Safety
+/// As [`setsockopt`]; `length` is at least that of an `int`.
+unsafe fn set_stamps(fd: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int {
+    // `struct so_timestamping`, or the flags alone.
+    let mut judged = [0u32; 2];
+    let length = (length as usize).min(size_of_val(&judged));
+    // SAFETY: the caller's pointer.
+    if let Err(error) = unsafe { memory::fetch(value.cast::<u32>()) } {
+        return errno::fail(errno::of(&error));
+    }
+    // SAFETY: as many bytes are there as the caller says, and there is room for these.
+    unsafe { std::ptr::copy_nonoverlapping(value.cast::<u8>(), judged.as_mut_ptr().cast::<u8>(), length) };
+    if judged[0] & libc::SOF_TIMESTAMPING_OPT_ID != 0 {
+        judged[0] &= !(libc::SOF_TIMESTAMPING_OPT_ID | KEY_BY_WRITTEN);
+    }
+    // SAFETY: the value is as long as said.
+    unsafe { real::setsockopt(fd, libc::SOL_SOCKET, name, judged.as_ptr().cast(), length as socklen_t) }
 }
 
 /// Linux: these are decided before a socket connects, and the second before it listens.
@@ -194,6 +231,11 @@ fn pass_on(
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => socket.set_receive_timeout(timeout_of(bytes)),
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => socket.set_send_timeout(timeout_of(bytes)),
         (libc::SOL_TCP, libc::TCP_INQ) => socket.set_tells_left(bytes.iter().any(|&byte| byte != 0)),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW) => {
+            socket.timestamping.set(socket.kind, outboard, from_bytes::<u32>(bytes).unwrap_or(0));
+            let by_new_name = ancillary::new_name(name == SO_TIMESTAMPING_NEW);
+            socket.change_ancillary(by_new_name.0, by_new_name.1);
+        }
         (libc::SOL_UDP, libc::UDP_SEGMENT) => {
             let bytes = from_bytes::<c_int>(bytes).and_then(|bytes| u16::try_from(bytes).ok());
             socket.set_segment(bytes.unwrap_or(0));
@@ -326,6 +368,16 @@ pub(crate) unsafe extern "C" fn getsockopt(
         if (level, name) == (libc::SOL_SOCKET, libc::SO_PEERNAME) && socket.phase() == Phase::Outboard {
             // SAFETY: the caller's pointers.
             return unsafe { give_peer(socket, outboard, value, length) };
+        }
+        if level == libc::SOL_SOCKET
+            && matches!(name, libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW)
+            && socket.kind == Kind::Stream
+        {
+            // `struct so_timestamping`, with no clock of hardware.
+            let mut answer = [0; 8];
+            answer[..4].copy_from_slice(&socket.timestamping.flags().to_ne_bytes());
+            // SAFETY: the caller's pointers.
+            return unsafe { give(&answer, value, length) };
         }
         if (level, name) == (libc::SOL_TCP, libc::TCP_INFO) && socket.kind == Kind::Stream {
             // SAFETY: the caller's pointers.

@@ -244,11 +244,31 @@ pub(crate) fn send(
     flags: c_int,
 ) -> io::Result<usize> {
     let options = DatagramOptions { segment: socket.segment(), ..DatagramOptions::default() };
-    send_with(socket, outboard, buffers, remote, flags, options)
+    send_with(socket, outboard, buffers, remote, flags, options, None)
 }
 
-/// As [`send`], a datagram with options of its own.
+/// As [`send`], a datagram with options of its own; `stamps`: the flags of `SO_TIMESTAMPING` that count for it.
 pub(crate) fn send_with(
+    socket: &InetSocket,
+    outboard: &Socket,
+    buffers: &[IoSlice<'_>],
+    remote: Option<SocketAddr>,
+    flags: c_int,
+    options: DatagramOptions,
+    stamps: Option<u32>,
+) -> io::Result<usize> {
+    let sent = send_unstamped(socket, outboard, buffers, remote, flags, options);
+    let wanted = socket.timestamping.of_send(stamps);
+    if wanted != 0
+        && sent.as_ref().is_ok_and(|&count| count > 0 || socket.kind == Kind::Datagram)
+        && !socket.gathers()
+    {
+        socket.timestamping.after_send(socket.kind, outboard, wanted);
+    }
+    sent
+}
+
+fn send_unstamped(
     socket: &InetSocket,
     outboard: &Socket,
     buffers: &[IoSlice<'_>],

@@ -474,22 +474,6 @@ impl<B: BufferFamily> Stack<B> {
         self.interfaces.iter().enumerate().skip(1).map(|(number, link)| (InterfaceId(number as u16), link))
     }
 
-    /// The largest packet on the way to `destination`.
-    pub(crate) fn mtu_towards(&self, now: Instant, interface: InterfaceId, destination: Ipv4Addr) -> u16 {
-        let destination = IpAddr::V4(destination);
-        let link = self.link_mtu(interface, destination);
-        self.path_mtus.get(now, destination).map_or(link, |mtu| mtu.min(link))
-    }
-
-    /// The largest packet to `destination` that the interface takes and the route allows.
-    pub(crate) fn link_mtu(&self, interface: InterfaceId, destination: IpAddr) -> u16 {
-        let link = self.interfaces[interface.index()].capabilities.mtu;
-        match self.routes.mtu_to(destination) {
-            Some(mtu) if interface != InterfaceId::LOOPBACK => mtu.min(link),
-            _ => link,
-        }
-    }
-
     /// The sets of own addresses is made anew, and ways are found anew.
     pub(crate) fn on_addresses_changed(&mut self) {
         let usable = |(number, link): (usize, &Interface)| {

@@ -47,6 +47,11 @@ fn commands() -> Vec<Command> {
         Command::UnknownOption { socket, sequence },
         Command::Info { socket, sequence },
         Command::TakeError { socket, sequence },
+        Command::Stamp {
+            socket,
+            offset: u64::MAX,
+            stamp: Stamp { scheduled: true, sent: false, acknowledged: true, key: u32::MAX },
+        },
         Command::PathMtu { socket, sequence, remote: None },
         Command::PathMtu { socket, sequence, remote: Some("198.51.100.9:80".parse().unwrap()) },
     ];

@@ -6,8 +6,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use base::Instant;
-use channel::Offence;
-use stack::{ErrorOrigin, QueuedError, Told};
+use channel::{Offence, Stamp};
+use stack::{ErrorOrigin, QueuedError, SocketOption, Told};
 
 use super::app::{Entry, LiveKind};
 use super::core::Core;
@@ -25,6 +25,45 @@ const MAX_OF_APPLICATION: usize = 1 << 20;
 pub(crate) struct ErrorQueues {
     by_socket: HashMap<u32, Queue>,
     used: usize,
+    /// Sends whose times are wanted, by socket, as they were queued.
+    stamps: HashMap<u32, VecDeque<Pending>>,
+    pending: usize,
+}
+
+/// A send whose times are wanted.
+#[derive(Debug)]
+struct Pending {
+    offset: u64,
+    stamp: Stamp,
+    is_sent: bool,
+}
+
+/// The most sends of one socket, and of all of an application's, whose times may be waited for.
+const MAX_PENDING: usize = 512;
+const MAX_PENDING_OF_APPLICATION: usize = 8192;
+
+/// What happened at a time (`SCM_TSTAMP_SND` and its like).
+const SENT: u32 = 0;
+const SCHEDULED: u32 = 1;
+const ACKNOWLEDGED: u32 = 2;
+
+/// The entry that tells of a time.
+fn time_entry(now: Instant, what: u32, key: u32) -> QueuedError {
+    QueuedError {
+        errno: libc::ENOMSG,
+        origin: ErrorOrigin::Timestamping,
+        kind: 0,
+        code: 0,
+        info: what,
+        data: key,
+        offender: None,
+        local: std::net::Ipv4Addr::UNSPECIFIED,
+        ttl: 0,
+        tos: 0,
+        destination: None,
+        at: Some(now),
+        payload: Vec::new(),
+    }
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +102,54 @@ impl ErrorQueues {
             self.by_socket.remove(&socket);
         }
         Some((error, next))
+    }
+
+    /// The times of a send are wanted.
+    fn wait_for(&mut self, socket: u32, offset: u64, stamp: Stamp) {
+        let waiting = self.stamps.entry(socket).or_default();
+        if waiting.len() < MAX_PENDING && self.pending < MAX_PENDING_OF_APPLICATION {
+            waiting.push_back(Pending { offset, stamp, is_sent: false });
+            self.pending += 1;
+        } else if waiting.is_empty() {
+            self.stamps.remove(&socket);
+        }
+    }
+
+    /// Whether some are, of a socket.
+    fn is_waiting(&self, socket: u32) -> bool {
+        self.pending > 0 && self.stamps.contains_key(&socket)
+    }
+
+    /// It is sent up to one offset, and acknowledged up to another; how many entries the queue was given for that.
+    fn advance(&mut self, now: Instant, socket: u32, sent: u64, acknowledged: u64) -> u32 {
+        let mut told = Vec::new();
+        let Some(waiting) = self.stamps.get_mut(&socket) else { return 0 };
+        for one in waiting.iter_mut().take_while(|one| one.offset <= sent).filter(|one| !one.is_sent) {
+            one.is_sent = true;
+            let Stamp { scheduled, sent, key, .. } = one.stamp;
+            told.extend(scheduled.then(|| time_entry(now, SCHEDULED, key)));
+            told.extend(sent.then(|| time_entry(now, SENT, key)));
+        }
+        let before = waiting.len();
+        while let Some(one) = waiting.front() {
+            let is_over = !one.stamp.acknowledged || one.offset <= acknowledged;
+            if !one.is_sent || !is_over {
+                break;
+            }
+            told.extend(one.stamp.acknowledged.then(|| time_entry(now, ACKNOWLEDGED, one.stamp.key)));
+            waiting.pop_front();
+        }
+        self.pending -= before - waiting.len();
+        if waiting.is_empty() {
+            self.stamps.remove(&socket);
+        }
+        told.into_iter().map(|entry| u32::from(self.push(socket, entry))).sum()
+    }
+
+    /// A socket's number is free: nothing is waited for any more.
+    pub(crate) fn forget(&mut self, socket: u32) {
+        self.clear(socket);
+        self.pending -= self.stamps.remove(&socket).map_or(0, |waiting| waiting.len());
     }
 
     /// A socket's queue goes; whether there was one.
@@ -126,6 +213,52 @@ impl Core {
         let application = &mut self.apps[app];
         if application.errors.clear(socket) {
             application.channel.publish_queued(socket, false, 0);
+        }
+    }
+
+    /// STAMP. Whose socket has no address yet asks for nothing.
+    pub(super) fn on_stamp(
+        &mut self,
+        now: Instant,
+        app: u32,
+        socket: u32,
+        (offset, stamp): (u64, Stamp),
+    ) -> Result<(), Offence> {
+        let live = match self.apps[app].entry(socket) {
+            Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
+            Entry::FreshTcp(_) | Entry::FreshUdp(_) => return Ok(()),
+            Entry::Live(live) => *live,
+        };
+        match live.kind {
+            LiveKind::Bound | LiveKind::Listener => return Ok(()),
+            LiveKind::Connection if !self.stack.tells_sent(live.id) => {
+                // It is only refused to sockets that are gone.
+                let _ = self.stack.set_option(now, live.id, SocketOption::TellSent(true));
+            }
+            LiveKind::Connection | LiveKind::Udp => {}
+        }
+        self.apps[app].errors.wait_for(socket, offset, stamp);
+        self.publish_stamps(now, app, socket);
+        Ok(())
+    }
+
+    /// Tells the times of what was sent and acknowledged, if anybody wants to know.
+    pub(super) fn publish_stamps(&mut self, now: Instant, app: u32, socket: u32) {
+        if !self.apps[app].errors.is_waiting(socket) {
+            return;
+        }
+        let Some(live) = self.apps[app].live(socket).copied() else { return };
+        let (sent, acknowledged) = match self.stack.tcp(live.id) {
+            Some(connection) => (connection.sent_to(), connection.acked_to()),
+            None => {
+                let sent = self.stack.datagrams(live.id).map_or(0, |rings| rings.sent_to());
+                (sent, sent)
+            }
+        };
+        let application = &mut self.apps[app];
+        let told = application.errors.advance(now, socket, sent, acknowledged);
+        if told > 0 {
+            application.channel.publish_queued(socket, true, told);
         }
     }
 

@@ -1,12 +1,14 @@
-//! The queue of errors of a socket (`IP_RECVERR`): what the stack keeps of it, and what this side refused to send.
+//! The pending error of a socket, and its queue of errors (`IP_RECVERR`): what the stack keeps of it, and what this side refused
+//! to send.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 
-use channel::State;
+use channel::{Command, Stamp, State};
 use stack::{ErrorOrigin, QueuedError};
 
+use super::sides::SendSide;
 use super::socket::{Socket, errno};
 use crate::endpoint::lock;
 
@@ -20,6 +22,29 @@ const HEADERS: usize = 28;
 pub(super) const MOST_PAYLOAD: usize = 65_507;
 
 impl Socket {
+    /// The error that waits, if any; taking it clears it. That the stack is gone is such an error, told once.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let (count, number) = self.record().error();
+        // A number of 0: the last error does not count any more.
+        if self.progress.errors_taken.swap(count, Ordering::AcqRel) != count && number != 0 {
+            return Ok(Some(errno(number)));
+        }
+        if self.endpoint.is_dead() && !self.progress.end_taken.swap(true, Ordering::AcqRel) {
+            return Ok(Some(errno(libc::ENETDOWN)));
+        }
+        Ok(None)
+    }
+
+    pub(super) fn has_error(&self) -> bool {
+        self.has_new_error() || (self.endpoint.is_dead() && !self.progress.end_taken.load(Ordering::Acquire))
+    }
+
+    /// Whether the stack has told of an error that was not taken.
+    pub(super) fn has_new_error(&self) -> bool {
+        let (count, number) = self.record().error();
+        number != 0 && count != self.progress.errors_taken.load(Ordering::Acquire)
+    }
+
     /// Takes the oldest entry of the queue of errors. A pending error becomes that of the next ICMP message, or none.
     pub fn take_queued_error(&self) -> io::Result<Option<QueuedError>> {
         if self.record().state().contains(State::HAS_QUEUED) {
@@ -69,6 +94,21 @@ impl Socket {
     pub(super) fn forget_own_errors(&self) {
         lock(&self.progress.own_errors).clear();
         self.progress.has_own_errors.store(false, Ordering::Relaxed);
+    }
+
+    /// Wants entries in the queue of errors that tell when what is queued by now was sent, and acknowledged. To be called right
+    /// after a send.
+    pub fn stamp(&self, stamp: Stamp) -> io::Result<()> {
+        let (socket, offset) = (self.number, self.queued_to());
+        self.endpoint.channel().post(&Command::Stamp { socket, offset, stamp })
+    }
+
+    /// How far the stream, or the records of datagrams, is queued.
+    pub fn queued_to(&self) -> u64 {
+        match &*lock(&self.send.side) {
+            SendSide::Stream(stream) => stream.queued(),
+            SendSide::Datagrams(datagrams) => datagrams.queued(),
+        }
     }
 
     /// The largest packet on the way to a datagram socket's peer.

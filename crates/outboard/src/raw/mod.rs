@@ -20,10 +20,10 @@ mod unsent;
 mod urgent;
 mod waiter;
 
-pub use channel::Manner;
 pub use channel::app::DatagramManner as DatagramOptions;
 /// Fewer bytes of a lent file than this are copied.
 pub use channel::layout::MIN_FILL;
+pub use channel::{Manner, Stamp};
 pub(crate) use lend::Lender;
 pub use lend::LentFile;
 pub use patience::Patience;

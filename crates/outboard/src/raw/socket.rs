@@ -58,7 +58,7 @@ pub(super) struct Progress {
     /// A datagram that is too long for its path or link is refused.
     pub(super) refuses_long: AtomicBool,
     /// The error that the stack is gone was taken.
-    end_taken: AtomicBool,
+    pub(super) end_taken: AtomicBool,
     /// `connect` was called, and (then) told that it succeeded.
     pub(super) connect_called: AtomicBool,
     pub(super) connect_told: AtomicBool,
@@ -391,29 +391,6 @@ impl Socket {
         if how != Shutdown::Read {
             self.progress.write_shut.store(true, Ordering::Release);
         }
-    }
-
-    /// The error that waits, if any; taking it clears it. That the stack is gone is such an error, told once.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        let (count, number) = self.record().error();
-        // A number of 0: the last error does not count any more.
-        if self.progress.errors_taken.swap(count, Ordering::AcqRel) != count && number != 0 {
-            return Ok(Some(errno(number)));
-        }
-        if self.endpoint.is_dead() && !self.progress.end_taken.swap(true, Ordering::AcqRel) {
-            return Ok(Some(errno(libc::ENETDOWN)));
-        }
-        Ok(None)
-    }
-
-    pub(super) fn has_error(&self) -> bool {
-        self.has_new_error() || (self.endpoint.is_dead() && !self.progress.end_taken.load(Ordering::Acquire))
-    }
-
-    /// Whether the stack has told of an error that was not taken.
-    pub(super) fn has_new_error(&self) -> bool {
-        let (count, number) = self.record().error();
-        number != 0 && count != self.progress.errors_taken.load(Ordering::Acquire)
     }
 
     /// The local address.

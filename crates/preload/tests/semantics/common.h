@@ -81,4 +81,5 @@ void choices_cases(void);
 void matrix_cases(void);
 void errors_cases(void);
 void segments_cases(void);
+void stamps_cases(void);
 #endif
