@@ -94,7 +94,14 @@ fn expect_the_kernels_lines(lab: &Lab, arch: Arch, sections: &[&str]) -> Result<
     for section in sections {
         let mut difference = Vec::new();
         for _ in 0..ATTEMPTS {
-            let (expected, found) = (kernel.lines(lab, section)?, other.lines(lab, section)?);
+            // Much of a section is waiting: both at the same time.
+            let (expected, found) = std::thread::scope(|scope| {
+                let expected = scope.spawn(|| kernel.lines(lab, section));
+                let found = other.lines(lab, section);
+                (expected.join(), found)
+            });
+            let expected = expected.map_err(|_| anyhow::anyhow!("the kernel's side panicked"))??;
+            let found = found?;
             difference = (0..expected.len().max(found.len()))
                 .filter(|index| expected.get(*index) != found.get(*index))
                 .map(|index| format!("kernel: {:?}\n{arch:?}: {:?}", expected.get(index), found.get(index)))

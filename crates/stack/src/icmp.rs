@@ -192,7 +192,7 @@ impl<B: BufferFamily> Stack<B> {
     ) -> bool {
         let Some(Target::Socket(index)) = self.find_tcp(&quoted.tuple) else { return false };
         let Some(socket) = self.sockets.get_index(index) else { return false };
-        let (queues, state) = (socket.queues_errors, socket.tcp().map(|tcp| tcp.connection.state()));
+        let (queues, state) = (socket.wants.errors(), socket.tcp().map(|tcp| tcp.connection.state()));
         if !self.with_tcp(now, index, |connection| connection.handle_icmp_error(error, quoted.seq)) {
             return false;
         }
@@ -220,7 +220,7 @@ impl<B: BufferFamily> Stack<B> {
         let Some(index) = self.find_udp(&quoted.tuple) else { return false };
         let Some(socket) = self.sockets.get_index(index) else { return false };
         let is_connected = matches!(&socket.kind, Kind::Udp(udp) if udp.connected.is_some());
-        if socket.queues_errors {
+        if socket.wants.errors() {
             let skipped = quoted.header_len + wire::udp::HEADER_LEN;
             let entry = report.entry(error.errno(), quoted.tuple.remote, skipped);
             self.tell(index, Told::Queued(entry));

@@ -48,12 +48,44 @@ pub(crate) struct Socket<B: BufferFamily> {
     pub(crate) orphan: bool,
     /// No owner has heard of it: it goes without a word.
     pub(crate) silent: bool,
-    /// Its owner hears of what it sends.
-    pub(crate) tells_sent: bool,
+    /// What its owner hears of beside data.
+    pub(crate) wants: Wants,
     /// What is done about packets that are too long for their path.
     pub(crate) mtu_discovery: MtuDiscovery,
-    /// ICMP errors are kept for its owner.
-    pub(crate) queues_errors: bool,
+}
+
+/// What an owner hears of beside data, in one byte: there are many sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wants(u8);
+
+impl Wants {
+    const SENT: u8 = 1;
+    const ERRORS: u8 = 2;
+
+    fn of(options: &SocketOptions) -> Self {
+        let mut wants = Self::default();
+        wants.set_sent(options.tell_sent);
+        wants.set_errors(options.queue_errors);
+        wants
+    }
+
+    /// What it sends.
+    pub(crate) const fn sent(self) -> bool {
+        self.0 & Self::SENT != 0
+    }
+
+    /// ICMP errors, each by itself.
+    pub(crate) const fn errors(self) -> bool {
+        self.0 & Self::ERRORS != 0
+    }
+
+    pub(crate) const fn set_sent(&mut self, on: bool) {
+        self.0 = self.0 & !Self::SENT | on as u8 * Self::SENT;
+    }
+
+    pub(crate) const fn set_errors(&mut self, on: bool) {
+        self.0 = self.0 & !Self::ERRORS | on as u8 * Self::ERRORS;
+    }
 }
 
 /// Where a socket that wants output waits.
@@ -185,9 +217,8 @@ impl<B: BufferFamily> Socket<B> {
             tos: options.tos,
             orphan: false,
             silent: false,
-            tells_sent: options.tell_sent,
+            wants: Wants::of(options),
             mtu_discovery: options.mtu_discovery,
-            queues_errors: options.queue_errors,
         }
     }
 

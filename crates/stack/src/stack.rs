@@ -316,11 +316,11 @@ impl<B: BufferFamily> Stack<B> {
             }
             SocketOption::ReuseAddress(_) | SocketOption::ReusePort(_) => self.set_reuse(id.index, option),
             SocketOption::TellSent(on) => {
-                socket.tells_sent = on;
+                socket.wants.set_sent(on);
                 return self.set_tcp_option(now, id, option);
             }
             SocketOption::QueueErrors(on) => {
-                socket.queues_errors = on;
+                socket.wants.set_errors(on);
                 if !matches!(socket.kind, Kind::Udp(_)) {
                     return self.set_tcp_option(now, id, option);
                 }

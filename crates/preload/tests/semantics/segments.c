@@ -145,7 +145,8 @@ static void gro(const char *what, int fd, size_t length, int flags) {
     char control[200] = {0};
     struct iovec part = {room, length};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    wait_for(fd, POLLIN);
+    struct pollfd entry = {fd, POLLIN, 0};
+    poll(&entry, 1, 100);
     long count = recvmsg(fd, &message, MSG_DONTWAIT | flags);
     say("%s: %s flags %x", what, result(count), message.msg_flags);
     if (count < 0)

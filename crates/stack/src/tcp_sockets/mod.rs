@@ -112,7 +112,7 @@ impl<B: BufferFamily> Stack<B> {
 
     /// Whether its owner wants to hear of what is sent ([`SocketOption::TellSent`]).
     pub fn tells_sent(&self, id: SocketId) -> bool {
-        self.sockets.get(id.into()).is_some_and(|socket| socket.tells_sent)
+        self.sockets.get(id.into()).is_some_and(|socket| socket.wants.sent())
     }
 
     /// Both at once.
@@ -183,7 +183,7 @@ impl<B: BufferFamily> Stack<B> {
     /// Tells an owned connection something that may make it send; what comes of it is settled when it is polled.
     fn tell_tcp(&mut self, id: SocketId, tell: impl FnOnce(&mut tcp::Connection)) {
         let Some(socket) = self.sockets.get_mut(id.into()) else { return };
-        let tells_sent = socket.tells_sent;
+        let tells_sent = socket.wants.sent();
         let Some(tcp) = socket.tcp_mut() else { return };
         tell(&mut tcp.connection);
         if tells_sent {

@@ -82,7 +82,7 @@ impl<B: BufferFamily> Stack<B> {
             Some(Outgoing { source, destination, protocol: Protocol::TCP, ttl, tos, dont_fragment })
         };
         let Some(packet) = socket.tcp().and_then(|tcp| packet(&tcp.tuple())) else { return Turn::Done };
-        let tells_sent = socket.tells_sent;
+        let tells_sent = socket.wants.sent();
         let Some(tcp) = socket.tcp_mut() else { return Turn::Done };
         let before = Glance::at(&tcp.connection);
         tcp.connection.set_window_share(tcp.stream.share());
