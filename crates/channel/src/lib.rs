@@ -32,6 +32,7 @@ mod memory;
 mod offence;
 mod queued;
 mod record;
+mod retired;
 mod sending;
 mod urgent;
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use common::{Arch, PATIENCE, Stage, output_of};
 use lab::{Lab, Namespace, Process};
 
-const SECTIONS: [&str; 18] = [
+const SECTIONS: [&str; 19] = [
     "stream",
     "ready",
     "epoll",
@@ -29,6 +29,7 @@ const SECTIONS: [&str; 18] = [
     "errors",
     "segments",
     "stamps",
+    "several",
     "exhausted",
 ];
 

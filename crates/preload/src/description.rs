@@ -105,6 +105,8 @@ pub(crate) struct InetSocket {
     gathering: Mutex<Gathering>,
     /// `SO_TIMESTAMPING`.
     pub(crate) timestamping: Timestamping,
+    /// `SO_ZEROCOPY`: sends with `MSG_ZEROCOPY` are told in the queue of errors.
+    tells_copied: AtomicBool,
     /// `UDP_SEGMENT`: the length of the datagrams that a send is cut into; 0: it is one.
     segment: AtomicU16,
     /// What the program wants to hear of a datagram: the bits of [`crate::ancillary`].
@@ -135,6 +137,7 @@ impl InetSocket {
             gathers: AtomicBool::new(false),
             gathering: Mutex::default(),
             timestamping: Timestamping::default(),
+            tells_copied: AtomicBool::new(false),
             segment: AtomicU16::new(0),
             ancillary: AtomicU8::new(0),
             change: Mutex::new(()),
@@ -174,6 +177,16 @@ impl InetSocket {
     /// The datagram that is being gathered.
     pub(crate) fn gathering(&self) -> MutexGuard<'_, Gathering> {
         self.gathering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `SO_ZEROCOPY`.
+    pub(crate) fn tells_copied(&self) -> bool {
+        self.tells_copied.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub(crate) fn set_tells_copied(&self, on: bool) {
+        self.tells_copied.store(on, Ordering::Relaxed);
     }
 
     /// `UDP_SEGMENT`.

@@ -11,6 +11,7 @@ use crate::buffers::{MAX_BUFFERS, lists, lists_mut};
 use crate::calls::{carried, destination, sender};
 use crate::description::Kind;
 use crate::poll::span_of;
+use crate::wait::to_timespec;
 use crate::{errno, fast_open, memory, real, sockaddr as address_of, table, transfer};
 
 /// The most messages of one call, as in the kernel.
@@ -103,16 +104,23 @@ pub(crate) unsafe extern "C-unwind" fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    if carried(table::find(fd).as_ref()).is_none() {
+    let held = table::find(fd);
+    let Some((_, outboard)) = carried(held.as_ref()) else {
         // SAFETY: the caller's pointers.
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
-    }
+    };
     // SAFETY: the caller's pointer, null or to a time.
-    let timeout = unsafe { timeout.as_ref() };
-    let end = match timeout.map(span_of).transpose() {
+    let mut timeout = unsafe { timeout.as_mut() };
+    let end = match timeout.as_deref().map(span_of).transpose() {
         Ok(span) => span.map(|span| Instant::now() + span),
         Err(error) => return errno::fail(errno::of(&error)),
     };
+    // Linux: a pending error comes before anything else.
+    if flags & libc::MSG_ERRQUEUE == 0
+        && let Ok(Some(error)) = outboard.take_error()
+    {
+        return errno::fail(errno::of(&error));
+    }
     let mut flags = flags;
     let mut done = 0;
     for index in 0..(count as usize).min(MAX_MESSAGES) {
@@ -121,10 +129,17 @@ pub(crate) unsafe extern "C-unwind" fn recvmmsg(
         // SAFETY: the caller's pointers.
         let received = unsafe { recvmsg(fd, &mut entry.msg_hdr, flags & !libc::MSG_WAITFORONE) };
         if received < 0 {
+            // What ends it is told by the next call.
+            if done > 0 && errno::get() != libc::EAGAIN {
+                outboard.keep_error(errno::get());
+            }
             return if done > 0 { done } else { -1 };
         }
         entry.msg_len = received as c_uint;
         done += 1;
+        if let (Some(end), Some(timeout)) = (end, timeout.as_deref_mut()) {
+            *timeout = to_timespec(end.saturating_duration_since(Instant::now()));
+        }
         if flags & libc::MSG_WAITFORONE != 0 {
             flags |= libc::MSG_DONTWAIT;
         }

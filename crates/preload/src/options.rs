@@ -15,8 +15,7 @@ use crate::timestamping::{KEY_BY_WRITTEN, SO_TIMESTAMPING_NEW};
 use crate::{ancillary, errno, info, memory, real, sockaddr as address_of, table, transfer};
 
 /// Options that a socket of the stack must not accept: data would go another way than the program then believes.
-const REFUSED: [(c_int, c_int); 7] = [
-    (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+const REFUSED: [(c_int, c_int); 6] = [
     (libc::SOL_TCP, libc::TCP_ULP),
     (libc::SOL_TCP, libc::TCP_REPAIR),
     (libc::SOL_TCP, libc::TCP_MD5SIG),
@@ -235,6 +234,10 @@ fn pass_on(
             socket.timestamping.set(socket.kind, outboard, from_bytes::<u32>(bytes).unwrap_or(0));
             let by_new_name = ancillary::new_name(name == SO_TIMESTAMPING_NEW);
             socket.change_ancillary(by_new_name.0, by_new_name.1);
+        }
+        // What is sent is copied, and that is said.
+        (libc::SOL_SOCKET, libc::SO_ZEROCOPY) => {
+            socket.set_tells_copied(bytes.iter().any(|&byte| byte != 0));
         }
         (libc::SOL_UDP, libc::UDP_SEGMENT) => {
             let bytes = from_bytes::<c_int>(bytes).and_then(|bytes| u16::try_from(bytes).ok());

@@ -81,18 +81,24 @@ fn receive_stream(
     buffers: &mut [IoSliceMut<'_>],
     flags: c_int,
 ) -> io::Result<Received> {
+    let length = total(buffers);
+    if only_counts(socket, flags) {
+        return count(socket, outboard, length, flags);
+    }
     if flags & libc::MSG_OOB != 0 {
         return receive_urgent(outboard, buffers, flags);
     }
-    let length = total(buffers);
     let peek = flags & libc::MSG_PEEK != 0;
-    if flags & libc::MSG_TRUNC != 0 {
-        return count(socket, outboard, length, flags);
-    }
     receive_in_parts(socket, outboard, length, flags, |done| match done {
         0 => outboard.recv(buffers, peek),
         _ => receive_behind(outboard, buffers, done),
     })
+}
+
+/// Whether a receive with these flags touches no buffer, which may be nowhere then.
+pub(crate) fn only_counts(socket: &InetSocket, flags: c_int) -> bool {
+    let others = libc::MSG_OOB | libc::MSG_ERRQUEUE;
+    socket.kind == Kind::Stream && flags & (libc::MSG_TRUNC | others) == libc::MSG_TRUNC
 }
 
 /// Takes, or only counts, up to `length` bytes of a stream and gives them to nobody (`MSG_TRUNC`, tcp(7)).
@@ -258,6 +264,10 @@ pub(crate) fn send_with(
     stamps: Option<u32>,
 ) -> io::Result<usize> {
     let sent = send_unstamped(socket, outboard, buffers, remote, flags, options);
+    if flags & libc::MSG_ZEROCOPY != 0 && socket.tells_copied() && sent.as_ref().is_ok_and(|&count| count > 0)
+    {
+        outboard.tell_copied();
+    }
     let wanted = socket.timestamping.of_send(stamps);
     if wanted != 0
         && sent.as_ref().is_ok_and(|&count| count > 0 || socket.kind == Kind::Datagram)

@@ -8,6 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use base::Instant;
 
 use crate::buffers::BufferFamily;
+use crate::socket::{Socket, Stage};
 use crate::stack::{SocketId, Stack};
 
 /// How many wait for the owner at most. What is more than that is not told.
@@ -24,6 +25,8 @@ pub enum ErrorOrigin {
     Icmp,
     /// No error: something was sent, or acknowledged.
     Timestamping,
+    /// No error: the buffers of sends are the sender's again. The stack never says so.
+    ZeroCopy,
 }
 
 impl ErrorOrigin {
@@ -33,6 +36,7 @@ impl ErrorOrigin {
             Self::Local => 1,
             Self::Icmp => 2,
             Self::Timestamping => 4,
+            Self::ZeroCopy => 5,
         }
     }
 
@@ -42,6 +46,7 @@ impl ErrorOrigin {
             1 => Some(Self::Local),
             2 => Some(Self::Icmp),
             4 => Some(Self::Timestamping),
+            5 => Some(Self::ZeroCopy),
             _ => None,
         }
     }
@@ -129,9 +134,15 @@ impl<B: BufferFamily> Stack<B> {
         self.told.pop_front()
     }
 
-    /// Tells the owner of a socket.
+    /// Tells the owner of a socket, if it has one.
     pub(crate) fn tell(&mut self, index: u32, told: Told) {
+        let is_owned = |socket: &Socket<B>| {
+            !socket.orphan && socket.tcp().is_none_or(|connection| connection.stage == Stage::Owned)
+        };
         let Some(key) = self.sockets.key_at(index) else { return };
+        if !self.sockets.get_index(index).is_some_and(is_owned) {
+            return;
+        }
         if self.told.len() >= MAX_TOLD {
             self.stats.drop_told += 1;
             return;

@@ -75,6 +75,12 @@ impl Socket {
 
     /// Takes a datagram. `peek` leaves it.
     pub fn recv_from(&self, buffers: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<Datagram> {
+        // As on Linux an error comes before what was received before it.
+        if self.has_new_error()
+            && let Some(error) = self.take_error()?
+        {
+            return Err(error);
+        }
         let mut side = lock(&self.receive);
         let ReceiveSide::Datagrams(datagrams) = &mut *side else { return Err(errno(libc::EOPNOTSUPP)) };
         let datagram = datagrams.receive(buffers, peek)?;

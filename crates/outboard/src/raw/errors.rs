@@ -21,9 +21,35 @@ const HEADERS: usize = 28;
 /// The longest payload of a UDP datagram over IPv4.
 pub(super) const MOST_PAYLOAD: usize = 65_507;
 
+/// `SO_EE_CODE_ZEROCOPY_COPIED`
+const COPIED: u8 = 1;
+
+/// An entry of this side: what is too long to be sent.
+fn own_error() -> QueuedError {
+    QueuedError {
+        errno: libc::EMSGSIZE,
+        origin: ErrorOrigin::Local,
+        kind: 0,
+        code: 0,
+        info: 0,
+        data: 0,
+        offender: None,
+        local: Ipv4Addr::UNSPECIFIED,
+        ttl: 0,
+        tos: 0,
+        destination: None,
+        at: None,
+        payload: Vec::new(),
+    }
+}
+
 impl Socket {
     /// The error that waits, if any; taking it clears it. That the stack is gone is such an error, told once.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let kept = self.progress.kept_error.swap(0, Ordering::AcqRel);
+        if kept != 0 {
+            return Ok(Some(errno(kept)));
+        }
         let (count, number) = self.record().error();
         // A number of 0: the last error does not count any more.
         if self.progress.errors_taken.swap(count, Ordering::AcqRel) != count && number != 0 {
@@ -39,8 +65,16 @@ impl Socket {
         self.has_new_error() || (self.endpoint.is_dead() && !self.progress.end_taken.load(Ordering::Acquire))
     }
 
+    /// An error that was taken and could not be told is pending again.
+    pub fn keep_error(&self, number: i32) {
+        self.progress.kept_error.store(number, Ordering::Release);
+    }
+
     /// Whether the stack has told of an error that was not taken.
     pub(super) fn has_new_error(&self) -> bool {
+        if self.progress.kept_error.load(Ordering::Relaxed) != 0 {
+            return true;
+        }
         let (count, number) = self.record().error();
         number != 0 && count != self.progress.errors_taken.load(Ordering::Acquire)
     }
@@ -73,6 +107,32 @@ impl Socket {
         record.error().0.wrapping_add(record.queued_errors()).wrapping_add(own)
     }
 
+    /// A send without copying (`MSG_ZEROCOPY`) was copied: an entry says so, one for several in a row (Linux:
+    /// `skb_zerocopy_notify_extend`).
+    pub fn tell_copied(&self) {
+        let number = self.progress.copied.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut own = lock(&self.progress.own_errors);
+            if let Some(last) = own.back_mut()
+                && last.origin == ErrorOrigin::ZeroCopy
+                && last.data.wrapping_add(1) == number
+            {
+                last.data = number;
+                drop(own);
+                return self.announce_own_error();
+            }
+        }
+        self.queue_own_error(QueuedError {
+            errno: 0,
+            origin: ErrorOrigin::ZeroCopy,
+            kind: 0,
+            code: COPIED,
+            info: number,
+            data: number,
+            ..own_error()
+        });
+    }
+
     /// Adds an entry of this side to the queue. What does not fit is lost.
     pub(super) fn queue_own_error(&self, error: QueuedError) {
         {
@@ -83,6 +143,10 @@ impl Socket {
             own.push_back(error);
             self.progress.has_own_errors.store(true, Ordering::Relaxed);
         }
+        self.announce_own_error();
+    }
+
+    fn announce_own_error(&self) {
         self.progress.own_errors_total.fetch_add(1, Ordering::Relaxed);
         let observer = lock(&self.shared.observer).clone();
         if let Some(observer) = observer {
@@ -169,19 +233,9 @@ impl Socket {
             let peer =
                 self.record().state().contains(State::CONNECTED).then(|| self.record().remote()).flatten();
             self.queue_own_error(QueuedError {
-                errno: libc::EMSGSIZE,
-                origin: ErrorOrigin::Local,
-                kind: 0,
-                code: 0,
                 info: mtu,
-                data: 0,
-                offender: None,
-                local: Ipv4Addr::UNSPECIFIED,
-                ttl: 0,
-                tos: 0,
                 destination: Some(SocketAddr::new(remote.ip(), peer.map_or(0, |peer| peer.port()))),
-                at: None,
-                payload: Vec::new(),
+                ..own_error()
             });
         }
         errno(libc::EMSGSIZE)

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -51,10 +51,14 @@ pub struct Socket {
 pub(super) struct Progress {
     /// Errors of the record's count that were taken.
     pub(super) errors_taken: AtomicU32,
+    /// An error that is to be told again; 0: none.
+    pub(super) kept_error: AtomicI32,
     /// What this side has put into the queue of errors.
     pub(super) own_errors: Mutex<VecDeque<QueuedError>>,
     pub(super) has_own_errors: AtomicBool,
     pub(super) own_errors_total: AtomicU32,
+    /// Sends that were to be told as copied.
+    pub(super) copied: AtomicU32,
     /// A datagram that is too long for its path or link is refused.
     pub(super) refuses_long: AtomicBool,
     /// The error that the stack is gone was taken.

@@ -82,4 +82,5 @@ void matrix_cases(void);
 void errors_cases(void);
 void segments_cases(void);
 void stamps_cases(void);
+void several_cases(void);
 #endif

@@ -291,7 +291,46 @@ static void streams(void) {
     close(fd);
 }
 
+/* Sends that need not be copied, which between these ends are (SO_EE_CODE_ZEROCOPY_COPIED). */
+static void copied(int kind) {
+    int call = -1, fd, on = 1, two = 2;
+    const char *what = kind == SOCK_STREAM ? "stream" : "datagram";
+    char buffer[100];
+    if (kind == SOCK_STREAM)
+        fd = call_peer("echo");
+    else {
+        call = call_peer("datagrams");
+        for (int i = 0; i < 19 && read(call, buffer + i, 1) == 1 && buffer[i] != '\n'; i++) {
+        }
+        struct sockaddr_in to = address_of(peer_address.sin_addr, atoi(buffer));
+        fd = udp_to(&to, 0);
+    }
+    say("%s unasked %s", what, result(send(fd, "hello", 5, MSG_ZEROCOPY)));
+    wait_for(fd, POLLIN);
+    recv(fd, buffer, sizeof buffer, 0);
+    tell(what, fd);
+    say("SO_ZEROCOPY 2 %s", result(setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &two, sizeof two)));
+    say("SO_ZEROCOPY %s", result(setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on)));
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 3; i++) {
+            say("%s %s", what, result(send(fd, "hello", 5, i == 1 && round ? 0 : MSG_ZEROCOPY)));
+            wait_for(fd, POLLIN);
+            recv(fd, buffer, sizeof buffer, 0);
+        }
+        pause_ms(60); /* a delayed acknowledgement */
+        say("polls %s", pollbits(wait_for(fd, POLLOUT)));
+        tell(what, fd);
+        tell(what, fd);
+        say("polls %s", pollbits(wait_for(fd, POLLOUT)));
+    }
+    close(fd);
+    if (call >= 0)
+        close(call);
+}
+
 void errors_cases(void) {
+    copied(SOCK_STREAM);
+    copied(SOCK_DGRAM);
     refused();
     waited();
     routers();
