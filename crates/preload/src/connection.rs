@@ -322,6 +322,7 @@ fn accept_outboard(
         }
     };
     let fd = if fd < 0 { new_descriptor(listener, flags)? } else { fd };
+    options::inherit(fd, &connection.options());
     let socket = InetSocket::accepted(listener.family, connection, flags & libc::SOCK_NONBLOCK != 0);
     socket.set_tells_left(listener.tells_left());
     socket.set_tells_copied(listener.tells_copied());

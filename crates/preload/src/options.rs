@@ -204,6 +204,19 @@ pub(crate) fn carry_over(fd: c_int, socket: &InetSocket, outboard: &Socket) {
     socket.all_remembered().iter().for_each(give);
 }
 
+/// The kernel's socket behind a connection that was accepted answers for what it has from its listener.
+pub(crate) fn inherit(fd: c_int, options: &Options) {
+    let (manner, queues) = (c_int::from(options.mtu_discovery as u8), c_int::from(options.queue_errors));
+    let usual = c_int::from(MtuDiscovery::default() as u8);
+    for (name, value, usual) in [(libc::IP_MTU_DISCOVER, manner, usual), (libc::IP_RECVERR, queues, 0)] {
+        if value != usual {
+            let length = size_of::<c_int>() as socklen_t;
+            // SAFETY: the value is as long as said. The kernel refuses neither.
+            unsafe { real::setsockopt(fd, libc::SOL_IP, name, (&raw const value).cast(), length) };
+        }
+    }
+}
+
 /// What the kernel's socket says of the options that are carried over.
 fn carried_of(fd: c_int, kind: Kind) -> Vec<Value> {
     let other = if kind == Kind::Stream { libc::SOL_UDP } else { libc::SOL_TCP };
@@ -278,6 +291,8 @@ fn meaning(level: c_int, name: c_int, bytes: &[u8]) -> Option<SocketOption> {
     let number = match *bytes {
         [a, b, c, d, ..] => c_int::from_ne_bytes([a, b, c, d]),
         [a, ..] => c_int::from(a),
+        // Linux: `do_ip_setsockopt`.
+        [] if level == libc::SOL_IP => 0,
         [] => return None,
     };
     let count = u32::try_from(number).unwrap_or(0);
@@ -444,8 +459,6 @@ fn stream_option(options: &Options, level: c_int, name: c_int) -> Option<c_int> 
     Some(match (level, name) {
         (libc::SOL_TCP, libc::TCP_NODELAY) => options.nodelay.into(),
         (libc::SOL_TCP, libc::TCP_CORK) => options.cork.into(),
-        (libc::SOL_IP, libc::IP_MTU_DISCOVER) => c_int::from(options.mtu_discovery as u8),
-        (libc::SOL_IP, libc::IP_RECVERR) => options.queue_errors.into(),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keepalive.into(),
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address.into(),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.urgent_inline.into(),
