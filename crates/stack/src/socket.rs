@@ -80,11 +80,15 @@ impl Wants {
     }
 
     pub(crate) const fn set_sent(&mut self, on: bool) {
-        self.0 = self.0 & !Self::SENT | on as u8 * Self::SENT;
+        self.set(Self::SENT, on);
     }
 
     pub(crate) const fn set_errors(&mut self, on: bool) {
-        self.0 = self.0 & !Self::ERRORS | on as u8 * Self::ERRORS;
+        self.set(Self::ERRORS, on);
+    }
+
+    const fn set(&mut self, bit: u8, on: bool) {
+        self.0 = if on { self.0 | bit } else { self.0 & !bit };
     }
 }
 

@@ -409,7 +409,8 @@ impl Socket {
         if !state.contains(State::CONNECTED) || ended {
             return Err(errno(libc::ENOTCONN));
         }
-        record.remote().ok_or_else(|| errno(libc::ENOTCONN))
+        // Linux: a datagram socket connected to port 0 sends, and has no peer.
+        record.remote().filter(|remote| remote.port() != 0).ok_or_else(|| errno(libc::ENOTCONN))
     }
 
     /// Sets an option.
