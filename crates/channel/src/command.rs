@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use std::net::Shutdown;
 
 use base::Duration;
-use stack::SocketOption;
+use stack::{MtuDiscovery, SocketOption};
 use tcp::{CongestionAlgorithm, Keepalive};
 
 use crate::layout::{COMMAND_WORDS, RingLocation};
@@ -24,6 +24,19 @@ pub enum Manner {
     More,
     /// The last of them is urgent (`MSG_OOB`).
     Urgent,
+}
+
+/// Which times of a send are wanted, and by what name they are told (`SO_TIMESTAMPING`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// When it is handed on to be sent.
+    pub scheduled: bool,
+    /// When it is sent.
+    pub sent: bool,
+    /// When it is acknowledged.
+    pub acknowledged: bool,
+    /// Comes back with the times.
+    pub key: u32,
 }
 
 /// A command. Those with a `sequence` other than 0 are answered in the socket's record.
@@ -155,6 +168,32 @@ pub enum Command {
         /// For the answer.
         sequence: u32,
     },
+    /// Takes the oldest entry of the queue of errors, which is given in the header of F; `EAGAIN`: there is none.
+    TakeError {
+        /// The socket.
+        socket: u32,
+        /// For the answer.
+        sequence: u32,
+    },
+    /// Wants entries in the queue of errors that tell when the stream, or the records of datagrams, up to this offset were sent and
+    /// acknowledged.
+    Stamp {
+        /// The socket.
+        socket: u32,
+        /// The stream offset.
+        offset: u64,
+        /// What is wanted of it.
+        stamp: Stamp,
+    },
+    /// Asks for the largest packet on the way to an address, or to the peer; given in the header of F.
+    PathMtu {
+        /// The socket.
+        socket: u32,
+        /// For the answer.
+        sequence: u32,
+        /// The other end.
+        remote: Option<SocketAddr>,
+    },
     /// Asks for [`TcpInfo`](tcp::TcpInfo), which is given in the header of F.
     Info {
         /// The socket.
@@ -182,6 +221,9 @@ mod op {
     pub(super) const RETURN_FILE: u8 = 15;
     pub(super) const SEND_MORE: u8 = 20;
     pub(super) const SEND_URGENT: u8 = 21;
+    pub(super) const TAKE_ERROR: u8 = 22;
+    pub(super) const PATH_MTU: u8 = 23;
+    pub(super) const STAMP: u8 = 24;
 }
 
 type Words = [u64; COMMAND_WORDS];
@@ -207,6 +249,9 @@ impl Command {
             | Self::Abort { socket }
             | Self::SetOption { socket, .. }
             | Self::UnknownOption { socket, .. }
+            | Self::TakeError { socket, .. }
+            | Self::Stamp { socket, .. }
+            | Self::PathMtu { socket, .. }
             | Self::Info { socket, .. } => socket,
         }
     }
@@ -248,6 +293,17 @@ impl Command {
             Self::UnknownOption { socket, sequence } => {
                 let [head, argument, spare, tail] = plain(op::SET_OPTION, socket, sequence, 0);
                 [head | u64::from(u16::MAX) << 16, argument, spare, tail]
+            }
+            Self::TakeError { socket, sequence } => plain(op::TAKE_ERROR, socket, sequence, 0),
+            Self::Stamp { socket, offset, stamp } => {
+                let [head, argument, _, tail] = plain(op::STAMP, socket, 0, offset);
+                let wanted = u64::from(stamp.scheduled)
+                    | u64::from(stamp.sent) << 1
+                    | u64::from(stamp.acknowledged) << 2;
+                [head | wanted << 16, argument, u64::from(stamp.key), tail]
+            }
+            Self::PathMtu { socket, sequence, remote } => {
+                with_address(op::PATH_MTU, socket, sequence, remote)
             }
             Self::Info { socket, sequence } => plain(op::INFO, socket, sequence, 0),
         }
@@ -297,6 +353,17 @@ impl Command {
                 Some(option) => Self::SetOption { socket, sequence, option },
                 None => Self::UnknownOption { socket, sequence },
             },
+            op::TAKE_ERROR => Self::TakeError { socket, sequence },
+            op::STAMP => {
+                let key = u32::try_from(words[2]).map_err(|_| Offence::BadArgument)?;
+                if small > 7 {
+                    return Err(Offence::BadArgument);
+                }
+                let (scheduled, sent, acknowledged) = (small & 1 != 0, small & 2 != 0, small & 4 != 0);
+                let stamp = Stamp { scheduled, sent, acknowledged, key };
+                Self::Stamp { socket, offset: argument, stamp }
+            }
+            op::PATH_MTU => Self::PathMtu { socket, sequence, remote: decode_address(words)? },
             op::INFO => Self::Info { socket, sequence },
             _ => return Err(Offence::UnknownCommand),
         })
@@ -343,7 +410,9 @@ mod option {
     pub(super) const MAX_SEGMENT: u16 = 30;
     pub(super) const SYN_RETRIES: u16 = 31;
     pub(super) const TELL_SENT: u16 = 32;
-    pub(super) const MAY_FRAGMENT: u16 = 33;
+    pub(super) const MTU_DISCOVERY: u16 = 33;
+    pub(super) const QUEUE_ERRORS: u16 = 34;
+    pub(super) const RECEIVE_RUNS: u16 = 35;
 }
 
 fn encode_option(option: SocketOption) -> (u16, u64) {
@@ -370,7 +439,9 @@ fn encode_option(option: SocketOption) -> (u16, u64) {
         SocketOption::DeferAccept(time) => (option::DEFER_ACCEPT, encode_time(time)),
         SocketOption::MaxSegment(size) => (option::MAX_SEGMENT, size.map_or(0, u64::from)),
         SocketOption::TellSent(on) => (option::TELL_SENT, on.into()),
-        SocketOption::MayFragment(on) => (option::MAY_FRAGMENT, on.into()),
+        SocketOption::MtuDiscovery(manner) => (option::MTU_DISCOVERY, manner as u64),
+        SocketOption::QueueErrors(on) => (option::QUEUE_ERRORS, on.into()),
+        SocketOption::ReceiveRuns(on) => (option::RECEIVE_RUNS, on.into()),
     }
 }
 
@@ -412,7 +483,11 @@ fn decode_option(code: u16, value: u64) -> Result<Option<SocketOption>, Offence>
             SocketOption::MaxSegment((size > 0).then_some(size))
         }
         option::TELL_SENT => SocketOption::TellSent(on()?),
-        option::MAY_FRAGMENT => SocketOption::MayFragment(on()?),
+        option::MTU_DISCOVERY => {
+            SocketOption::MtuDiscovery(MtuDiscovery::from_number(octet()?).ok_or(Offence::BadArgument)?)
+        }
+        option::QUEUE_ERRORS => SocketOption::QueueErrors(on()?),
+        option::RECEIVE_RUNS => SocketOption::ReceiveRuns(on()?),
         _ => return Ok(None),
     }))
 }

@@ -49,16 +49,17 @@ pub(crate) enum Record {
 /// written, in a ring of `size` bytes. `None` if no such record can stand there.
 pub(crate) fn decode_start(word: u64, offset: u64, available: u64, size: usize) -> Option<Record> {
     let to_end = size - (offset as usize & (size - 1));
-    let length = (word & 0xffff_ffff) as usize;
     if word & PAD != 0 {
+        let length = (word & 0xffff_ffff) as usize;
         // A pad ends where the ring ended when it was written; rings are whole pages. So there is at most one for each
         // page, and pads cannot be used to keep the reader busy.
         let ends_well = length > 0 && (offset + length as u64).is_multiple_of(PAGE as u64);
         let fits = length <= to_end && length as u64 <= available;
         return (ends_well && fits).then_some(Record::Pad(length));
     }
-    let whole = record_len(length.min(MAX_PAYLOAD));
-    let fits = length <= MAX_PAYLOAD && whole <= to_end && whole as u64 <= available;
+    let length = (word & 0xffff) as usize;
+    let whole = record_len(length);
+    let fits = whole <= to_end && whole as u64 <= available;
     fits.then_some(Record::Payload(length))
 }
 
@@ -71,6 +72,8 @@ pub(crate) struct Header {
     pub(crate) local: SocketAddr,
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
+    /// Not 0: it is a run of datagrams of this length.
+    pub(crate) segment: u16,
     /// When it came, by the stack's clock; to send: of no meaning.
     pub(crate) arrival: Instant,
 }
@@ -78,13 +81,13 @@ pub(crate) struct Header {
 impl Header {
     /// Of a datagram that was received at `now`.
     pub(crate) fn received(now: Instant, meta: &DatagramMeta, length: usize) -> Self {
-        let &DatagramMeta { remote, local, ttl, tos } = meta;
-        Self { length, remote: Some(remote), local, ttl, tos, arrival: now }
+        let &DatagramMeta { remote, local, ttl, tos, segment } = meta;
+        Self { length, remote: Some(remote), local, ttl, tos, segment, arrival: now }
     }
 
     /// Of a datagram to send.
     pub(crate) fn to_send(remote: Option<SocketAddr>, length: usize) -> Self {
-        Self { length, remote, local: NOBODY, ttl: 0, tos: 0, arrival: Instant::ZERO }
+        Self { length, remote, local: NOBODY, ttl: 0, tos: 0, segment: 0, arrival: Instant::ZERO }
     }
 
     /// What the stack is told of a datagram to send. The port that it is from is the socket's, whatever the record says; the
@@ -92,11 +95,11 @@ impl Header {
     pub(crate) fn outgoing(&self) -> DatagramMeta {
         let remote = self.remote.unwrap_or(NOBODY);
         let local = SocketAddr::new(self.local.ip(), 0);
-        DatagramMeta { remote, local, ttl: self.ttl, tos: self.tos }
+        DatagramMeta { remote, local, ttl: self.ttl, tos: self.tos, segment: self.segment }
     }
 
     pub(crate) fn encode(&self) -> [u64; HEADER_WORDS] {
-        let mut head = self.length as u64;
+        let mut head = self.length as u64 | u64::from(self.segment) << 16;
         let (mut remote, mut scope) = ([0; 2], 0);
         if let Some(address) = self.remote {
             head |= REMOTE | u64::from(address.port()) << 48;
@@ -130,7 +133,8 @@ impl Header {
         });
         let local = socket_address(ip(head & LOCAL_V6 != 0, [local0, local1]), tail as u16, scope);
         let (ttl, tos) = ((tail >> 16) as u8, (tail >> 24) as u8);
-        Self { length, remote, local, ttl, tos, arrival: Instant::from_nanos(arrival) }
+        let segment = (head >> 16) as u16;
+        Self { length, remote, local, ttl, tos, segment, arrival: Instant::from_nanos(arrival) }
     }
 }
 
@@ -169,10 +173,10 @@ mod tests {
         }
 
         #[test]
-        fn a_header_survives(length in 0usize..=MAX_PAYLOAD, remote: SocketAddr, local: SocketAddr, ttl: u8, tos: u8, arrival: u64, connected: bool) {
+        fn a_header_survives(length in 0usize..=MAX_PAYLOAD, remote: SocketAddr, local: SocketAddr, ttl: u8, tos: u8, segment: u16, arrival: u64, connected: bool) {
             let plain = |address: SocketAddr| SocketAddr::new(address.ip(), address.port());
             let arrival = Instant::from_nanos(arrival);
-            let header = Header { length, remote: (!connected).then_some(plain(remote)), local: plain(local), ttl, tos, arrival };
+            let header = Header { length, remote: (!connected).then_some(plain(remote)), local: plain(local), ttl, tos, segment, arrival };
             let words = header.encode();
             prop_assert_eq!(decode_start(words[0], 0, 1 << 20, 1 << 20), Some(Record::Payload(length)));
             prop_assert_eq!(Header::decode(words, length), header);

@@ -15,7 +15,7 @@ pub const MAGIC_A: u64 = u64::from_le_bytes(*b"OUTBRD A");
 /// Marks segment F ("OUTBRD F").
 pub const MAGIC_F: u64 = u64::from_le_bytes(*b"OUTBRD F");
 /// The version of this layout, of the commands, the events and the control messages. Both sides must have the same.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The unit of the data areas.
 pub const PAGE: usize = 1 << PAGE_LOG2;
@@ -71,9 +71,15 @@ pub(crate) mod header_f {
     /// Not zero: the FEP sleeps although there are more events than the ring holds.
     pub(crate) const EVENTS_WAITING: usize = 260;
     pub(crate) const EVENTS_PRODUCED: usize = 256;
+    /// The answer to the last PATH_MTU command: what the path takes, and in the upper half what the link takes.
+    pub(crate) const PATH_MTU: usize = 320;
+    /// No path is narrower than this, as far as is known.
+    pub(crate) const NARROWEST_MTU: usize = 384;
     /// The answer to the last INFO command, [`TcpInfo`](tcp::TcpInfo) as its bytes.
     pub(crate) const INFO: usize = 1024;
     pub(crate) const INFO_WORDS: usize = 38;
+    /// The answer to the last TAKE_ERROR command.
+    pub(crate) const QUEUED_ERROR: usize = 2048;
 }
 
 /// A socket's record in A: offsets of its words, and its size.
@@ -109,7 +115,7 @@ pub(crate) mod record_f {
     pub(crate) const RECEIVED: usize = 8;
     /// Where the receive ring lies.
     pub(crate) const RECEIVE_RING: usize = 16;
-    /// [`State`](crate::State) bits.
+    /// [`State`](crate::State) bits, and in the upper half how many entries its queue of errors was given.
     pub(crate) const STATE: usize = 24;
     /// Count of errors in the upper half, errno of the last in the lower.
     pub(crate) const ERROR: usize = 32;
@@ -135,7 +141,11 @@ const _: () = {
     assert!(record_a::SENT_WAKE + 8 <= record_a::SIZE && record_a::SIZE.is_multiple_of(CACHE_LINE));
     assert!(record_f::LOCAL + 24 <= record_f::REMOTE && record_f::REMOTE + 24 <= record_f::SENDING);
     assert!(record_f::SENDING < record_f::FILLED && record_f::FILLED + 8 <= record_f::SIZE);
-    assert!(header_f::EVENTS_PRODUCED + CACHE_LINE <= header_f::INFO);
+    assert!(header_f::EVENTS_PRODUCED + CACHE_LINE <= header_f::PATH_MTU);
+    assert!(header_f::PATH_MTU + CACHE_LINE <= header_f::NARROWEST_MTU);
+    assert!(header_f::NARROWEST_MTU + CACHE_LINE <= header_f::INFO);
+    assert!(header_f::INFO + 8 * header_f::INFO_WORDS <= header_f::QUEUED_ERROR);
+    assert!(header_f::QUEUED_ERROR + crate::queued::SIZE <= PAGE);
     assert!(
         tcp::TcpInfo::SIZE == 8 * header_f::INFO_WORDS && header_f::INFO + 8 * header_f::INFO_WORDS <= PAGE
     );
@@ -341,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_what_version_5_says() {
+    fn the_layout_is_what_version_6_says() {
         let geometry = Geometry {
             sockets: 1024,
             waiters: 64,

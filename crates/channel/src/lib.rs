@@ -30,14 +30,16 @@ pub mod layout;
 mod mapping;
 mod memory;
 mod offence;
+mod queued;
 mod record;
+mod retired;
 mod sending;
 mod urgent;
 
 use std::io;
 use std::sync::Arc;
 
-pub use command::{Command, Manner};
+pub use command::{Command, Manner, Stamp};
 pub use event::Event;
 pub use layout::{Geometry, RingLocation};
 pub use mapping::MemoryUse;

@@ -28,6 +28,8 @@ bitflags::bitflags! {
         const CLOSED = 1 << 7;
         /// The connection attempt waits for the first bytes, to send them with its SYN (TCP Fast Open).
         const AWAITS_DATA = 1 << 8;
+        /// Its queue of errors is not empty.
+        const HAS_QUEUED = 1 << 9;
     }
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use common::{Arch, PATIENCE, Stage, output_of};
 use lab::{Lab, Namespace, Process};
 
-const SECTIONS: [&str; 15] = [
+const SECTIONS: [&str; 19] = [
     "stream",
     "ready",
     "epoll",
@@ -26,6 +26,10 @@ const SECTIONS: [&str; 15] = [
     "messages",
     "choices",
     "matrix",
+    "errors",
+    "segments",
+    "stamps",
+    "several",
     "exhausted",
 ];
 
@@ -91,7 +95,14 @@ fn expect_the_kernels_lines(lab: &Lab, arch: Arch, sections: &[&str]) -> Result<
     for section in sections {
         let mut difference = Vec::new();
         for _ in 0..ATTEMPTS {
-            let (expected, found) = (kernel.lines(lab, section)?, other.lines(lab, section)?);
+            // Much of a section is waiting: both at the same time.
+            let (expected, found) = std::thread::scope(|scope| {
+                let expected = scope.spawn(|| kernel.lines(lab, section));
+                let found = other.lines(lab, section);
+                (expected.join(), found)
+            });
+            let expected = expected.map_err(|_| anyhow::anyhow!("the kernel's side panicked"))??;
+            let found = found?;
             difference = (0..expected.len().max(found.len()))
                 .filter(|index| expected.get(*index) != found.get(*index))
                 .map(|index| format!("kernel: {:?}\n{arch:?}: {:?}", expected.get(index), found.get(index)))

@@ -9,8 +9,8 @@ mod world;
 use std::net::{Shutdown, SocketAddr};
 
 use base::Duration;
-use channel::Command;
-use stack::SocketOption;
+use channel::{Command, Stamp};
+use stack::{MtuDiscovery, SocketOption};
 
 use crate::input::Input;
 use world::World;
@@ -51,8 +51,9 @@ fn act(world: &mut World, input: &mut Input<'_>) {
         11 => world.hand.header(input.below(5), input.nasty() as u32),
         12 => world.hand.slot(input.byte().into(), input.nasty() as u32),
         13 => {
-            // What may be taken for a datagram's record.
-            let word = u64::from(input.u16()) | u64::from(input.byte() & 3) << 32;
+            // What may be taken for a datagram's record, or that of a run.
+            let segment = u64::from(choice / 20) << 16;
+            let word = u64::from(input.u16()) | segment | u64::from(input.byte() & 3) << 32;
             world.hand.area(usize::from(input.u16()) << 3, &word.to_ne_bytes());
         }
         14 => world.hand.anywhere(input.u32() as usize, input.take(16)),
@@ -84,6 +85,12 @@ fn command(world: &World, input: &mut Input<'_>) -> Command {
         }
         7 | 8 => Command::Send { socket, queued_to: input.nasty() },
         9 => Command::SendUrgent { socket, queued_to: input.nasty() },
+        10 if sequence == 3 => {
+            let wanted = input.byte();
+            let (scheduled, sent, acknowledged) = (wanted & 1 != 0, wanted & 2 != 0, wanted & 4 != 0);
+            let stamp = Stamp { scheduled, sent, acknowledged, key: wanted.into() };
+            Command::Stamp { socket, offset: input.nasty(), stamp }
+        }
         10 => Command::Consumed { socket },
         11 => Command::Shutdown {
             socket,
@@ -93,12 +100,17 @@ fn command(world: &World, input: &mut Input<'_>) -> Command {
         12 => Command::Close { socket },
         13 => Command::Abort { socket },
         14 => Command::SetOption { socket, sequence, option: option(input) },
-        _ => Command::Info { socket, sequence },
+        _ => match sequence {
+            2 => Command::TakeError { socket, sequence },
+            3 => Command::PathMtu { socket, sequence, remote: Some(remote) },
+            _ => Command::Info { socket, sequence },
+        },
     }
 }
 
 fn option(input: &mut Input<'_>) -> SocketOption {
-    let time = Some(Duration::from_millis(input.nasty() & 0xffff_ffff));
+    let nasty = input.nasty();
+    let time = Some(Duration::from_millis(nasty & 0xffff_ffff));
     match input.below(8) {
         0 => SocketOption::ReuseAddress(input.bit()),
         1 => SocketOption::ReusePort(input.bit()),
@@ -107,6 +119,12 @@ fn option(input: &mut Input<'_>) -> SocketOption {
         4 => SocketOption::Cork(input.bit()),
         5 => SocketOption::ReceiveLimit(input.nasty() as u32),
         6 => SocketOption::UserTimeout(time),
-        _ => SocketOption::Linger2(time),
+        _ => match nasty >> 32 & 7 {
+            1 => SocketOption::QueueErrors(nasty & 1 == 0),
+            2 => SocketOption::ReceiveRuns(true),
+            3 => SocketOption::MtuDiscovery(MtuDiscovery::from_number(nasty as u8 % 6).unwrap_or_default()),
+            4 => SocketOption::TellSent(true),
+            _ => SocketOption::Linger2(time),
+        },
     }
 }

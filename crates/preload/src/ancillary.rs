@@ -7,9 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use libc::{cmsghdr, in_addr, in_pktinfo, msghdr, sockaddr_in};
-use outboard::raw::{Datagram, DatagramOptions};
+use outboard::raw::{Datagram, DatagramOptions, QueuedError};
 
+use crate::description::{InetSocket, Kind};
 use crate::sockaddr::{as_inet, unmapped};
+use crate::timestamping::{self, SO_TIMESTAMPING_NEW};
 use crate::{errno, real};
 
 /// `IP_PKTINFO`
@@ -43,6 +45,11 @@ pub(crate) fn change_of(level: c_int, name: c_int) -> Option<(u8, u8)> {
         _ => return bit_of(level, name).map(|bit| (bit, bit)),
     };
     Some((TIME | NANOSECONDS | BY_NEW_NAME, times))
+}
+
+/// The bits that `SO_TIMESTAMPING` clears and sets: its numbers decide by which the times are told.
+pub(crate) fn new_name(is_new: bool) -> (u8, u8) {
+    (BY_NEW_NAME, if is_new { BY_NEW_NAME } else { 0 })
 }
 
 /// All of them.
@@ -131,14 +138,33 @@ fn lengths(data: usize) -> (usize, usize) {
     unsafe { (libc::CMSG_LEN(data) as usize, libc::CMSG_SPACE(data) as usize) }
 }
 
-/// Tells what is wanted of a datagram, in the order of Linux (`ip_cmsg_recv_offset`).
+/// Tells what is wanted of a datagram, in the order of Linux (`udp_recvmsg`).
 ///
 /// # Safety
 /// As [`Room::put`].
-pub(crate) unsafe fn tell(room: &mut Room<'_>, wanted: u8, datagram: &Datagram) {
+pub(crate) unsafe fn tell_datagram(room: &mut Room<'_>, socket: &InetSocket, datagram: &Datagram) {
+    let wanted = socket.ancillary();
     if wanted & TIME != 0 {
         // SAFETY: the caller says so.
         unsafe { tell_time(room, wanted, arrival(datagram.arrival_ns)) };
+    }
+    if socket.timestamping.tells_arrival() {
+        // SAFETY: the caller says so.
+        unsafe { tell_times(room, wanted, arrival(datagram.arrival_ns)) };
+    }
+    // SAFETY: the caller says so.
+    unsafe { tell(room, wanted, datagram) };
+}
+
+/// The part of that which is about IP (`ip_cmsg_recv_offset`), with what runs are told.
+///
+/// # Safety
+/// As [`Room::put`].
+unsafe fn tell(room: &mut Room<'_>, wanted: u8, datagram: &Datagram) {
+    if datagram.segment > 0 {
+        let size = c_int::from(datagram.segment).to_ne_bytes();
+        // SAFETY: the caller says so.
+        unsafe { room.put(libc::SOL_UDP, libc::UDP_GRO, &size) };
     }
     let local = unmapped(datagram.local);
     let IpAddr::V4(ip) = local.ip() else { return };
@@ -159,15 +185,74 @@ pub(crate) unsafe fn tell(room: &mut Room<'_>, wanted: u8, datagram: &Datagram) 
     }
 }
 
+/// `struct sock_extended_err` with the offender's address behind it.
+const ERROR_LEN: usize = 16 + size_of::<sockaddr_in>();
+
+/// Tells an entry of the queue of errors (Linux: `ip_recv_error`).
+///
+/// # Safety
+/// As [`Room::put`].
+pub(crate) unsafe fn tell_error(room: &mut Room<'_>, socket: &InetSocket, error: &QueuedError) {
+    let wanted = socket.ancillary();
+    if let Some(at) = error.at
+        && socket.timestamping.tells_times()
+    {
+        // SAFETY: the caller says so.
+        unsafe { tell_times(room, wanted, arrival(at.as_nanos())) };
+    }
+    if let Some(offender) = error.offender {
+        let message = Datagram {
+            copied: 0,
+            length: 0,
+            remote: SocketAddr::new(offender.into(), 0),
+            local: SocketAddr::new(error.local.into(), 0),
+            ttl: error.ttl,
+            tos: error.tos,
+            segment: 0,
+            arrival_ns: 0,
+        };
+        // SAFETY: the caller says so.
+        unsafe { tell(room, wanted, &message) };
+    }
+    let mut bytes = [0; ERROR_LEN];
+    bytes[..4].copy_from_slice(&error.errno.to_ne_bytes());
+    bytes[4..7].copy_from_slice(&[error.origin.number(), error.kind, error.code]);
+    bytes[8..12].copy_from_slice(&error.info.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&error.data.to_ne_bytes());
+    if let Some(offender) = error.offender {
+        bytes[16..].copy_from_slice(&destination(offender, 0));
+    }
+    // SAFETY: the caller says so.
+    unsafe { room.put(libc::SOL_IP, libc::IP_RECVERR, &bytes) };
+}
+
 /// Tells when bytes of a stream were received: now, as who reads them can tell.
 ///
 /// # Safety
 /// As [`Room::put`].
-pub(crate) unsafe fn tell_time_of_stream(room: &mut Room<'_>, wanted: u8) {
+pub(crate) unsafe fn tell_time_of_stream(room: &mut Room<'_>, socket: &InetSocket) {
+    let wanted = socket.ancillary();
     if wanted & TIME != 0 {
         // SAFETY: the caller says so.
         unsafe { tell_time(room, wanted, time_of(libc::CLOCK_REALTIME)) };
     }
+    if socket.timestamping.tells_arrival() {
+        // SAFETY: the caller says so.
+        unsafe { tell_times(room, wanted, time_of(libc::CLOCK_REALTIME)) };
+    }
+}
+
+/// `struct scm_timestamping`: the time that software has taken, and two of hardware, which there are not.
+///
+/// # Safety
+/// As [`Room::put`].
+unsafe fn tell_times(room: &mut Room<'_>, wanted: u8, at: Duration) {
+    let mut bytes = [0; 3 * size_of::<libc::timespec>()];
+    bytes[..8].copy_from_slice(&at.as_secs().to_ne_bytes());
+    bytes[8..16].copy_from_slice(&u64::from(at.subsec_nanos()).to_ne_bytes());
+    let kind = if wanted & BY_NEW_NAME == 0 { libc::SO_TIMESTAMPING } else { SO_TIMESTAMPING_NEW };
+    // SAFETY: the caller says so.
+    unsafe { room.put(libc::SOL_SOCKET, kind, &bytes) };
 }
 
 /// # Safety
@@ -223,14 +308,20 @@ fn destination(ip: Ipv4Addr, port: u16) -> [u8; size_of::<sockaddr_in>()] {
     bytes
 }
 
-/// What a message to send says of itself (Linux: `ip_cmsg_send`).
+/// What a message to send says of itself (Linux: `ip_cmsg_send`), with the size of runs that the socket has, and the flags of
+/// `SO_TIMESTAMPING` that count for this one.
 ///
 /// # Safety
 /// The ancillary data must be as long as the message says.
-pub(crate) unsafe fn options(message: &msghdr) -> io::Result<DatagramOptions> {
-    let mut options = DatagramOptions::default();
+pub(crate) unsafe fn options(
+    message: &msghdr,
+    segment: u16,
+    kind: Kind,
+) -> io::Result<(DatagramOptions, Option<u32>)> {
+    let mut options = DatagramOptions { segment, ..DatagramOptions::default() };
+    let mut stamps = None;
     if message.msg_control.is_null() || message.msg_controllen == 0 {
-        return Ok(options);
+        return Ok((options, stamps));
     }
     // SAFETY: the caller's ancillary data, of the length that it says.
     let bytes =
@@ -244,13 +335,24 @@ pub(crate) unsafe fn options(message: &msghdr) -> io::Result<DatagramOptions> {
             return Err(errno::error(libc::EINVAL));
         }
         let data = &bytes[at + size_of::<cmsghdr>()..at + length];
-        if header.cmsg_level == libc::SOL_IP {
-            take(&mut options, header.cmsg_type, data)?;
+        match header.cmsg_level {
+            // Linux: `__sock_cmsg_send`.
+            libc::SOL_SOCKET if matches!(header.cmsg_type, libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW) => {
+                stamps = Some(timestamping::of_message(data).ok_or_else(|| errno::error(libc::EINVAL))?);
+            }
+            _ if kind == Kind::Stream => {}
+            libc::SOL_IP => take(&mut options, header.cmsg_type, data)?,
+            // Linux: `udp_cmsg_send`.
+            libc::SOL_UDP => match (header.cmsg_type, data) {
+                (libc::UDP_SEGMENT, &[a, b]) => options.segment = u16::from_ne_bytes([a, b]),
+                _ => return Err(errno::error(libc::EINVAL)),
+            },
+            _ => {}
         }
         let (_, space) = lengths(length - size_of::<cmsghdr>());
         at = (at + space).min(bytes.len());
     }
-    Ok(options)
+    Ok((options, stamps))
 }
 
 fn take(options: &mut DatagramOptions, kind: c_int, data: &[u8]) -> io::Result<()> {

@@ -32,8 +32,7 @@ unsafe fn receive_one(
 ) -> Option<io::Result<(Received, crate::sockaddr::Family)>> {
     let held = table::find(fd);
     let (socket, outboard) = carried(held.as_ref())?;
-    let only_counts = flags & (libc::MSG_TRUNC | libc::MSG_OOB) == libc::MSG_TRUNC;
-    if only_counts && socket.kind == Kind::Stream {
+    if transfer::only_counts(socket, flags) {
         return Some(
             transfer::count(socket, outboard, length, flags).map(|received| (received, socket.family)),
         );

@@ -322,8 +322,11 @@ fn accept_outboard(
         }
     };
     let fd = if fd < 0 { new_descriptor(listener, flags)? } else { fd };
+    options::inherit(fd, &connection.options());
     let socket = InetSocket::accepted(listener.family, connection, flags & libc::SOCK_NONBLOCK != 0);
     socket.set_tells_left(listener.tells_left());
+    socket.set_tells_copied(listener.tells_copied());
+    socket.timestamping.inherit(&listener.timestamping);
     if listener.ancillary() != 0 {
         socket.change_ancillary(0, listener.ancillary());
         ancillary::set_all(fd, listener.ancillary());

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use crate::epoll::{Epoll, Watchers};
 use crate::file::SentFile;
 use crate::gather::Gathering;
 use crate::sockaddr::Family;
+use crate::timestamping::Timestamping;
 
 /// What a descriptor of ours stands for.
 #[allow(clippy::large_enum_variant, reason = "descriptions live in slots of a pool; most are sockets")]
@@ -102,6 +103,12 @@ pub(crate) struct InetSocket {
     /// Whether a send of datagrams may have to be added to others.
     gathers: AtomicBool,
     gathering: Mutex<Gathering>,
+    /// `SO_TIMESTAMPING`.
+    pub(crate) timestamping: Timestamping,
+    /// `SO_ZEROCOPY`: sends with `MSG_ZEROCOPY` are told in the queue of errors.
+    tells_copied: AtomicBool,
+    /// `UDP_SEGMENT`: the length of the datagrams that a send is cut into; 0: it is one.
+    segment: AtomicU16,
     /// What the program wants to hear of a datagram: the bits of [`crate::ancillary`].
     ancillary: AtomicU8,
     change: Mutex<()>,
@@ -129,6 +136,9 @@ impl InetSocket {
             tells_left: AtomicBool::new(false),
             gathers: AtomicBool::new(false),
             gathering: Mutex::default(),
+            timestamping: Timestamping::default(),
+            tells_copied: AtomicBool::new(false),
+            segment: AtomicU16::new(0),
             ancillary: AtomicU8::new(0),
             change: Mutex::new(()),
             tuned: AtomicBool::new(false),
@@ -167,6 +177,26 @@ impl InetSocket {
     /// The datagram that is being gathered.
     pub(crate) fn gathering(&self) -> MutexGuard<'_, Gathering> {
         self.gathering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `SO_ZEROCOPY`.
+    pub(crate) fn tells_copied(&self) -> bool {
+        self.tells_copied.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub(crate) fn set_tells_copied(&self, on: bool) {
+        self.tells_copied.store(on, Ordering::Relaxed);
+    }
+
+    /// `UDP_SEGMENT`.
+    pub(crate) fn segment(&self) -> u16 {
+        self.segment.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub(crate) fn set_segment(&self, bytes: u16) {
+        self.segment.store(bytes, Ordering::Relaxed);
     }
 
     /// What is wanted with a datagram.

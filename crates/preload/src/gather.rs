@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 
-use outboard::raw::Socket;
+use outboard::raw::{DatagramOptions, Socket};
 
 use crate::description::InetSocket;
 use crate::errno;
@@ -17,7 +17,7 @@ const LONGEST: usize = 65_507;
 pub(crate) struct Gathering {
     /// `UDP_CORK` is set.
     pub(crate) corked: bool,
-    datagram: Option<(Vec<u8>, Option<SocketAddr>)>,
+    datagram: Option<(Vec<u8>, Option<SocketAddr>, DatagramOptions)>,
 }
 
 /// What became of a send.
@@ -32,6 +32,8 @@ pub(crate) enum Gathered {
         bytes: Vec<u8>,
         /// Where to.
         remote: Option<SocketAddr>,
+        /// With what the first of them was sent.
+        options: DatagramOptions,
     },
 }
 
@@ -46,6 +48,7 @@ pub(crate) fn add(
     buffers: &[IoSlice<'_>],
     remote: Option<SocketAddr>,
     flags: c_int,
+    options: DatagramOptions,
 ) -> io::Result<Option<Gathered>> {
     let more = flags & libc::MSG_MORE != 0;
     if !more && !socket.gathers() {
@@ -59,23 +62,24 @@ pub(crate) fn add(
         return Err(errno::error(libc::EPIPE));
     }
     let corked = gathering.corked;
-    let (mut bytes, remote) = gathering.datagram.take().unwrap_or((Vec::new(), remote));
+    let before = gathering.datagram.take();
+    let (mut bytes, remote, options) = before.unwrap_or((Vec::new(), remote, options));
     let count = buffers.iter().map(|buffer| buffer.len()).sum::<usize>();
     if count > LONGEST - bytes.len() {
         return Err(errno::error(libc::EMSGSIZE));
     }
     buffers.iter().for_each(|buffer| bytes.extend_from_slice(buffer));
     if more || corked {
-        gathering.datagram = Some((bytes, remote));
+        gathering.datagram = Some((bytes, remote, options));
         socket.set_gathers(true);
         return Ok(Some(Gathered::Kept(count)));
     }
     socket.set_gathers(false);
-    Ok(Some(Gathered::Whole { count, bytes, remote }))
+    Ok(Some(Gathered::Whole { count, bytes, remote, options }))
 }
 
 /// What has been gathered, which nothing is added to any more.
-pub(crate) fn take(socket: &InetSocket) -> Option<(Vec<u8>, Option<SocketAddr>)> {
+pub(crate) fn take(socket: &InetSocket) -> Option<(Vec<u8>, Option<SocketAddr>, DatagramOptions)> {
     let mut gathering = socket.gathering();
     gathering.corked = false;
     socket.set_gathers(false);

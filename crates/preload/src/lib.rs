@@ -38,6 +38,7 @@ mod sockaddr;
 mod splice;
 mod system_call;
 mod table;
+mod timestamping;
 mod transfer;
 mod wait;
 

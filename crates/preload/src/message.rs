@@ -6,13 +6,12 @@ use std::time::Instant;
 
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
 
-use outboard::raw::DatagramOptions;
-
 use crate::ancillary::{self, Room};
 use crate::buffers::{MAX_BUFFERS, lists, lists_mut};
 use crate::calls::{carried, destination, sender};
 use crate::description::Kind;
 use crate::poll::span_of;
+use crate::wait::to_timespec;
 use crate::{errno, fast_open, memory, real, sockaddr as address_of, table, transfer};
 
 /// The most messages of one call, as in the kernel.
@@ -63,15 +62,18 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Opti
         }
         message.msg_flags = if received.truncated { libc::MSG_TRUNC } else { 0 }
             | if received.urgent { libc::MSG_OOB } else { 0 }
+            | if received.queued.is_some() { libc::MSG_ERRQUEUE } else { 0 }
             | flags & libc::MSG_CMSG_CLOEXEC;
         let mut room = Room::new(message);
-        match &received.datagram {
+        match (&received.datagram, &received.queued) {
             // SAFETY: the caller's room for ancillary data.
-            Some(datagram) => unsafe { ancillary::tell(&mut room, socket.ancillary(), datagram) },
-            None => {
+            (_, Some(error)) => unsafe { ancillary::tell_error(&mut room, socket, error) },
+            // SAFETY: as above.
+            (Some(datagram), _) => unsafe { ancillary::tell_datagram(&mut room, socket, datagram) },
+            (None, None) => {
                 if received.count > 0 && !received.urgent {
                     // SAFETY: as above.
-                    unsafe { ancillary::tell_time_of_stream(&mut room, socket.ancillary()) };
+                    unsafe { ancillary::tell_time_of_stream(&mut room, socket) };
                 }
                 if socket.tells_left() && socket.kind == Kind::Stream {
                     let left = c_int::try_from(outboard.left_to_read()).unwrap_or(c_int::MAX);
@@ -102,16 +104,23 @@ pub(crate) unsafe extern "C-unwind" fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    if carried(table::find(fd).as_ref()).is_none() {
+    let held = table::find(fd);
+    let Some((_, outboard)) = carried(held.as_ref()) else {
         // SAFETY: the caller's pointers.
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
-    }
+    };
     // SAFETY: the caller's pointer, null or to a time.
-    let timeout = unsafe { timeout.as_ref() };
-    let end = match timeout.map(span_of).transpose() {
+    let mut timeout = unsafe { timeout.as_mut() };
+    let end = match timeout.as_deref().map(span_of).transpose() {
         Ok(span) => span.map(|span| Instant::now() + span),
         Err(error) => return errno::fail(errno::of(&error)),
     };
+    // Linux: a pending error comes before anything else.
+    if flags & libc::MSG_ERRQUEUE == 0
+        && let Ok(Some(error)) = outboard.take_error()
+    {
+        return errno::fail(errno::of(&error));
+    }
     let mut flags = flags;
     let mut done = 0;
     for index in 0..(count as usize).min(MAX_MESSAGES) {
@@ -120,10 +129,17 @@ pub(crate) unsafe extern "C-unwind" fn recvmmsg(
         // SAFETY: the caller's pointers.
         let received = unsafe { recvmsg(fd, &mut entry.msg_hdr, flags & !libc::MSG_WAITFORONE) };
         if received < 0 {
+            // What ends it is told by the next call.
+            if done > 0 && errno::get() != libc::EAGAIN {
+                outboard.keep_error(errno::get());
+            }
             return if done > 0 { done } else { -1 };
         }
         entry.msg_len = received as c_uint;
         done += 1;
+        if let (Some(end), Some(timeout)) = (end, timeout.as_deref_mut()) {
+            *timeout = to_timespec(end.saturating_duration_since(Instant::now()));
+        }
         if flags & libc::MSG_WAITFORONE != 0 {
             flags |= libc::MSG_DONTWAIT;
         }
@@ -176,12 +192,10 @@ unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Optio
         check_count(message)?;
         // SAFETY: the caller's buffers.
         let buffers = unsafe { lists(message.msg_iov, message.msg_iovlen)? };
-        let options = match socket.kind {
-            // SAFETY: the caller's ancillary data.
-            Kind::Datagram => unsafe { ancillary::options(message)? },
-            Kind::Stream => DatagramOptions::default(),
-        };
-        transfer::send_with(socket, outboard, &buffers, remote, flags, options)
+        let segment = socket.segment();
+        // SAFETY: the caller's ancillary data.
+        let (options, stamps) = unsafe { ancillary::options(message, segment, socket.kind)? };
+        transfer::send_with(socket, outboard, &buffers, remote, flags, options, stamps)
     }))
 }
 

@@ -8,25 +8,24 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use libc::{linger, socklen_t, timeval};
-use outboard::raw::{Options, Socket, SocketOption};
+use outboard::raw::{MtuDiscovery, Options, Socket, SocketOption};
 
 use crate::description::{Description, InetSocket, Kind, Phase};
+use crate::timestamping::{KEY_BY_WRITTEN, SO_TIMESTAMPING_NEW};
 use crate::{ancillary, errno, info, memory, real, sockaddr as address_of, table, transfer};
 
 /// Options that a socket of the stack must not accept: data would go another way than the program then believes.
-const REFUSED: [(c_int, c_int); 8] = [
-    (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+const REFUSED: [(c_int, c_int); 6] = [
     (libc::SOL_TCP, libc::TCP_ULP),
     (libc::SOL_TCP, libc::TCP_REPAIR),
     (libc::SOL_TCP, libc::TCP_MD5SIG),
     (libc::SOL_TCP, libc::TCP_FASTOPEN_KEY),
     (libc::SOL_TCP, libc::TCP_FASTOPEN_NO_COOKIE),
-    (libc::SOL_UDP, libc::UDP_SEGMENT),
     (libc::SOL_IP, libc::IP_TRANSPARENT),
 ];
 
 /// Options that a socket may have before it becomes the stack's; they are read back from the kernel's socket then.
-const CARRIED: [(c_int, c_int); 20] = [
+const CARRIED: [(c_int, c_int); 22] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
@@ -47,6 +46,8 @@ const CARRIED: [(c_int, c_int); 20] = [
     (libc::SOL_IP, libc::IP_TTL),
     (libc::SOL_IP, libc::IP_TOS),
     (libc::SOL_IP, libc::IP_MTU_DISCOVER),
+    (libc::SOL_IP, libc::IP_RECVERR),
+    (libc::SOL_UDP, libc::UDP_GRO),
 ];
 
 /// Options that are kept as they were set before a socket becomes the stack's: the kernel's socket does not give them back,
@@ -111,7 +112,12 @@ pub(crate) unsafe extern "C" fn setsockopt(
         });
     }
     // SAFETY: the caller's pointer.
-    let status = unsafe { real::setsockopt(fd, level, name, value, length) };
+    let status = match socket.and_then(|socket| connected_stamps(socket, level, name, length)) {
+        // SAFETY: the caller's pointer, and as many bytes as `length` says.
+        Some(()) => unsafe { set_stamps(fd, name, value, length) },
+        // SAFETY: the caller's pointer.
+        None => unsafe { real::setsockopt(fd, level, name, value, length) },
+    };
     if status == 0
         && let Some(socket) = socket
         && !value.is_null()
@@ -129,6 +135,37 @@ pub(crate) unsafe extern "C" fn setsockopt(
         }
     }
     status
+}
+
+/// Whether this sets `SO_TIMESTAMPING` of a connection of the stack's. The kernel's socket, which judges the flags, is not
+/// connected: it would refuse keys.
+fn connected_stamps(socket: &InetSocket, level: c_int, name: c_int, length: socklen_t) -> Option<()> {
+    let names = [libc::SO_TIMESTAMPING, SO_TIMESTAMPING_NEW];
+    let is_long = length as usize >= size_of::<c_int>();
+    let concerns = level == libc::SOL_SOCKET && names.contains(&name) && is_long;
+    let outboard = socket.outboard().filter(|_| concerns && socket.kind == Kind::Stream)?;
+    (!outboard.is_listening() && outboard.has_begun()).then_some(())
+}
+
+/// Has the kernel's socket judge the flags without those of keys.
+///
+/// # Safety
+/// As [`setsockopt`]; `length` is at least that of an `int`.
+unsafe fn set_stamps(fd: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int {
+    // `struct so_timestamping`, or the flags alone.
+    let mut judged = [0u32; 2];
+    let length = (length as usize).min(size_of_val(&judged));
+    // SAFETY: the caller's pointer.
+    if let Err(error) = unsafe { memory::fetch(value.cast::<u32>()) } {
+        return errno::fail(errno::of(&error));
+    }
+    // SAFETY: as many bytes are there as the caller says, and there is room for these.
+    unsafe { std::ptr::copy_nonoverlapping(value.cast::<u8>(), judged.as_mut_ptr().cast::<u8>(), length) };
+    if judged[0] & libc::SOF_TIMESTAMPING_OPT_ID != 0 {
+        judged[0] &= !(libc::SOF_TIMESTAMPING_OPT_ID | KEY_BY_WRITTEN);
+    }
+    // SAFETY: the value is as long as said.
+    unsafe { real::setsockopt(fd, libc::SOL_SOCKET, name, judged.as_ptr().cast(), length as socklen_t) }
 }
 
 /// Linux: these are decided before a socket connects, and the second before it listens.
@@ -167,9 +204,23 @@ pub(crate) fn carry_over(fd: c_int, socket: &InetSocket, outboard: &Socket) {
     socket.all_remembered().iter().for_each(give);
 }
 
+/// The kernel's socket behind a connection that was accepted answers for what it has from its listener.
+pub(crate) fn inherit(fd: c_int, options: &Options) {
+    let (manner, queues) = (c_int::from(options.mtu_discovery as u8), c_int::from(options.queue_errors));
+    let usual = c_int::from(MtuDiscovery::default() as u8);
+    for (name, value, usual) in [(libc::IP_MTU_DISCOVER, manner, usual), (libc::IP_RECVERR, queues, 0)] {
+        if value != usual {
+            let length = size_of::<c_int>() as socklen_t;
+            // SAFETY: the value is as long as said. The kernel refuses neither.
+            unsafe { real::setsockopt(fd, libc::SOL_IP, name, (&raw const value).cast(), length) };
+        }
+    }
+}
+
 /// What the kernel's socket says of the options that are carried over.
 fn carried_of(fd: c_int, kind: Kind) -> Vec<Value> {
-    let concerned = CARRIED.into_iter().filter(|(level, _)| *level != libc::SOL_TCP || kind == Kind::Stream);
+    let other = if kind == Kind::Stream { libc::SOL_UDP } else { libc::SOL_TCP };
+    let concerned = CARRIED.into_iter().filter(|(level, _)| *level != other);
     let read = |(level, name): (c_int, c_int)| {
         let mut bytes = vec![0u8; LONGEST];
         let mut length = LONGEST as socklen_t;
@@ -192,6 +243,19 @@ fn pass_on(
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => socket.set_receive_timeout(timeout_of(bytes)),
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => socket.set_send_timeout(timeout_of(bytes)),
         (libc::SOL_TCP, libc::TCP_INQ) => socket.set_tells_left(bytes.iter().any(|&byte| byte != 0)),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW) => {
+            socket.timestamping.set(socket.kind, outboard, from_bytes::<u32>(bytes).unwrap_or(0));
+            let by_new_name = ancillary::new_name(name == SO_TIMESTAMPING_NEW);
+            socket.change_ancillary(by_new_name.0, by_new_name.1);
+        }
+        // What is sent is copied, and that is said.
+        (libc::SOL_SOCKET, libc::SO_ZEROCOPY) => {
+            socket.set_tells_copied(bytes.iter().any(|&byte| byte != 0));
+        }
+        (libc::SOL_UDP, libc::UDP_SEGMENT) => {
+            let bytes = from_bytes::<c_int>(bytes).and_then(|bytes| u16::try_from(bytes).ok());
+            socket.set_segment(bytes.unwrap_or(0));
+        }
         (libc::SOL_UDP, libc::UDP_CORK) if bytes.iter().any(|&byte| byte != 0) => {
             socket.gathering().corked = true;
             socket.set_gathers(true);
@@ -227,6 +291,8 @@ fn meaning(level: c_int, name: c_int, bytes: &[u8]) -> Option<SocketOption> {
     let number = match *bytes {
         [a, b, c, d, ..] => c_int::from_ne_bytes([a, b, c, d]),
         [a, ..] => c_int::from(a),
+        // Linux: `do_ip_setsockopt`.
+        [] if level == libc::SOL_IP => 0,
         [] => return None,
     };
     let count = u32::try_from(number).unwrap_or(0);
@@ -263,10 +329,11 @@ fn meaning(level: c_int, name: c_int, bytes: &[u8]) -> Option<SocketOption> {
         (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT) => SocketOption::FastOpenConnect(number != 0),
         (libc::SOL_IP, libc::IP_TTL) if number > 0 => SocketOption::Ttl(count),
         (libc::SOL_IP, libc::IP_TOS) => SocketOption::TypeOfService((count & 0xff) as u8),
-        // The others send what may not be fragmented, and heed what routers say.
-        (libc::SOL_IP, libc::IP_MTU_DISCOVER) => SocketOption::MayFragment(
-            ![libc::IP_PMTUDISC_WANT, libc::IP_PMTUDISC_DO, libc::IP_PMTUDISC_PROBE].contains(&number),
-        ),
+        (libc::SOL_IP, libc::IP_MTU_DISCOVER) => {
+            SocketOption::MtuDiscovery(MtuDiscovery::from_number(u8::try_from(number).ok()?)?)
+        }
+        (libc::SOL_IP, libc::IP_RECVERR) => SocketOption::QueueErrors(number != 0),
+        (libc::SOL_UDP, libc::UDP_GRO) => SocketOption::ReceiveRuns(number != 0),
         _ => return None,
     })
 }
@@ -320,6 +387,16 @@ pub(crate) unsafe extern "C" fn getsockopt(
             // SAFETY: the caller's pointers.
             return unsafe { give_peer(socket, outboard, value, length) };
         }
+        if level == libc::SOL_SOCKET
+            && matches!(name, libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW)
+            && socket.kind == Kind::Stream
+        {
+            // `struct so_timestamping`, with no clock of hardware.
+            let mut answer = [0; 8];
+            answer[..4].copy_from_slice(&socket.timestamping.flags().to_ne_bytes());
+            // SAFETY: the caller's pointers.
+            return unsafe { give(&answer, value, length) };
+        }
         if (level, name) == (libc::SOL_TCP, libc::TCP_INFO) && socket.kind == Kind::Stream {
             // SAFETY: the caller's pointers.
             return unsafe { give(&info::tcp_info(outboard), value, length) };
@@ -357,6 +434,10 @@ fn answer(socket: &InetSocket, outboard: &Socket, level: c_int, name: c_int) -> 
         {
             Some(path_mtu(outboard))
         }
+        // One without a peer on this side may have one with the kernel.
+        (libc::SOL_IP, libc::IP_MTU) if socket.kind == Kind::Datagram && outboard.peer_addr().is_ok() => {
+            Some(outboard.path_mtu().map(|mtu| c_int::try_from(mtu).unwrap_or(c_int::MAX)))
+        }
         // A connection that was accepted has its listener's, which its kernel socket knows nothing of.
         _ if socket.kind == Kind::Stream && socket.phase() == Phase::Outboard => {
             stream_option(&outboard.options(), level, name).map(Ok)
@@ -378,7 +459,6 @@ fn stream_option(options: &Options, level: c_int, name: c_int) -> Option<c_int> 
     Some(match (level, name) {
         (libc::SOL_TCP, libc::TCP_NODELAY) => options.nodelay.into(),
         (libc::SOL_TCP, libc::TCP_CORK) => options.cork.into(),
-        (libc::SOL_IP, libc::IP_MTU_DISCOVER) if options.may_fragment => libc::IP_PMTUDISC_DONT,
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keepalive.into(),
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address.into(),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.urgent_inline.into(),

@@ -24,6 +24,8 @@ struct Watched {
     interest: Interest,
     /// Whether the kernel's descriptor counts as well.
     both: bool,
+    /// Whether the queue of errors counts.
+    counts_queue: bool,
 }
 
 /// The entries of one call, apart by who knows about them.
@@ -47,8 +49,16 @@ pub(crate) fn poll_entries(
     timeout: Option<Duration>,
     mask: Option<&sigset_t>,
 ) -> io::Result<usize> {
+    run(Poll::new(entries, true), timeout, mask)
+}
+
+/// The same for a call that waits to receive: what is in the queue of errors does not end it.
+pub(crate) fn poll_to_receive(entry: &mut pollfd, timeout: Option<Duration>) -> io::Result<usize> {
+    run(Poll::new(std::slice::from_mut(entry), false), timeout, None)
+}
+
+fn run(mut poll: Poll<'_>, timeout: Option<Duration>, mask: Option<&sigset_t>) -> io::Result<usize> {
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
-    let mut poll = Poll::new(entries);
     if poll.watched.is_empty() {
         return wait::sleep(poll.entries, deadline, mask);
     }
@@ -75,7 +85,7 @@ pub(crate) fn poll_entries(
 }
 
 impl<'a> Poll<'a> {
-    fn new(entries: &'a mut [pollfd]) -> Self {
+    fn new(entries: &'a mut [pollfd], counts_queue: bool) -> Self {
         let mut watched = Vec::new();
         let mut kernel: Vec<pollfd> = Vec::with_capacity(entries.len() + 2);
         let mut asks_kernel = false;
@@ -92,7 +102,8 @@ impl<'a> Poll<'a> {
                     if !both {
                         own.fd = -1;
                     }
-                    watched.push(Watched { index, interest: interest_of(entry.events), both, held });
+                    let interest = interest_of(entry.events);
+                    watched.push(Watched { index, interest, both, counts_queue, held });
                 }
             }
             asks_kernel |= own.fd >= 0;
@@ -212,7 +223,9 @@ fn interest_of(events: i16) -> Interest {
 
 fn ready_bits(watched: &Watched, events: i16) -> i16 {
     let Some(socket) = watched.held.socket().and_then(|socket| socket.outboard()) else { return 0 };
-    let bits = bits_of(socket.poll_ready(watched.interest)) as i16;
+    let mut ready = socket.poll_ready(watched.interest);
+    ready.queued_errors &= watched.counts_queue;
+    let bits = bits_of(ready) as i16;
     bits & (events | libc::POLLERR | libc::POLLHUP)
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use outboard::raw::{Datagram, DatagramOptions, Interest, Manner, Socket};
+use outboard::raw::{Datagram, DatagramOptions, Interest, Manner, QueuedError, Socket};
 
 use crate::description::{InetSocket, Kind, Phase};
 use crate::gather::{self, Gathered};
@@ -14,7 +14,7 @@ use crate::runtime::for_stack;
 use crate::{errno, fast_open, wait};
 
 /// What a receive gave.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Received {
     /// What the call returns.
     pub(crate) count: usize,
@@ -26,6 +26,8 @@ pub(crate) struct Received {
     pub(crate) urgent: bool,
     /// The datagram, with what came with it.
     pub(crate) datagram: Option<Datagram>,
+    /// The entry of the queue of errors.
+    pub(crate) queued: Option<Box<QueuedError>>,
 }
 
 /// Receives on a socket whose traffic the stack carries, alone or beside the kernel. `None`: the kernel's socket is
@@ -38,12 +40,39 @@ pub(crate) fn receive(
     flags: c_int,
 ) -> io::Result<Option<Received>> {
     if flags & libc::MSG_ERRQUEUE != 0 {
-        return Err(errno::error(libc::EAGAIN));
+        return receive_error(socket, outboard, buffers);
     }
     match socket.kind {
         Kind::Stream => receive_stream(socket, outboard, buffers, flags).map(Some),
         Kind::Datagram => receive_datagram(fd, socket, outboard, buffers, flags),
     }
+}
+
+/// Takes an entry of the queue of errors (Linux: `ip_recv_error`); it never waits. `None`: the kernel's socket may have one.
+fn receive_error(
+    socket: &InetSocket,
+    outboard: &Socket,
+    buffers: &mut [IoSliceMut<'_>],
+) -> io::Result<Option<Received>> {
+    let Some(error) = outboard.take_queued_error()? else {
+        if socket.phase() == Phase::Both {
+            return Ok(None);
+        }
+        return Err(errno::error(libc::EAGAIN));
+    };
+    let mut rest = &error.payload[..];
+    for buffer in buffers {
+        let (now, later) = rest.split_at(buffer.len().min(rest.len()));
+        buffer[..now.len()].copy_from_slice(now);
+        rest = later;
+    }
+    Ok(Some(Received {
+        count: error.payload.len() - rest.len(),
+        remote: error.destination,
+        truncated: !rest.is_empty(),
+        queued: Some(Box::new(error)),
+        ..Received::default()
+    }))
 }
 
 fn receive_stream(
@@ -52,18 +81,24 @@ fn receive_stream(
     buffers: &mut [IoSliceMut<'_>],
     flags: c_int,
 ) -> io::Result<Received> {
+    let length = total(buffers);
+    if only_counts(socket, flags) {
+        return count(socket, outboard, length, flags);
+    }
     if flags & libc::MSG_OOB != 0 {
         return receive_urgent(outboard, buffers, flags);
     }
-    let length = total(buffers);
     let peek = flags & libc::MSG_PEEK != 0;
-    if flags & libc::MSG_TRUNC != 0 {
-        return count(socket, outboard, length, flags);
-    }
     receive_in_parts(socket, outboard, length, flags, |done| match done {
         0 => outboard.recv(buffers, peek),
         _ => receive_behind(outboard, buffers, done),
     })
+}
+
+/// Whether a receive with these flags touches no buffer, which may be nowhere then.
+pub(crate) fn only_counts(socket: &InetSocket, flags: c_int) -> bool {
+    let others = libc::MSG_OOB | libc::MSG_ERRQUEUE;
+    socket.kind == Kind::Stream && flags & (libc::MSG_TRUNC | others) == libc::MSG_TRUNC
 }
 
 /// Takes, or only counts, up to `length` bytes of a stream and gives them to nobody (`MSG_TRUNC`, tcp(7)).
@@ -177,8 +212,8 @@ fn receive_datagram(
                     count: if whole { datagram.length } else { datagram.copied },
                     remote: Some(datagram.remote),
                     truncated: datagram.copied < datagram.length,
-                    urgent: false,
                     datagram: Some(datagram),
+                    ..Received::default()
                 }));
             }
             Err(error) if errno::is_again(&error) => {}
@@ -214,11 +249,36 @@ pub(crate) fn send(
     remote: Option<SocketAddr>,
     flags: c_int,
 ) -> io::Result<usize> {
-    send_with(socket, outboard, buffers, remote, flags, DatagramOptions::default())
+    let options = DatagramOptions { segment: socket.segment(), ..DatagramOptions::default() };
+    send_with(socket, outboard, buffers, remote, flags, options, None)
 }
 
-/// As [`send`], a datagram with options of its own.
+/// As [`send`], a datagram with options of its own; `stamps`: the flags of `SO_TIMESTAMPING` that count for it.
 pub(crate) fn send_with(
+    socket: &InetSocket,
+    outboard: &Socket,
+    buffers: &[IoSlice<'_>],
+    remote: Option<SocketAddr>,
+    flags: c_int,
+    options: DatagramOptions,
+    stamps: Option<u32>,
+) -> io::Result<usize> {
+    let sent = send_unstamped(socket, outboard, buffers, remote, flags, options);
+    if flags & libc::MSG_ZEROCOPY != 0 && socket.tells_copied() && sent.as_ref().is_ok_and(|&count| count > 0)
+    {
+        outboard.tell_copied();
+    }
+    let wanted = socket.timestamping.of_send(stamps);
+    if wanted != 0
+        && sent.as_ref().is_ok_and(|&count| count > 0 || socket.kind == Kind::Datagram)
+        && !socket.gathers()
+    {
+        socket.timestamping.after_send(socket.kind, outboard, wanted);
+    }
+    sent
+}
+
+fn send_unstamped(
     socket: &InetSocket,
     outboard: &Socket,
     buffers: &[IoSlice<'_>],
@@ -313,10 +373,10 @@ fn send_datagram(
     if flags & libc::MSG_OOB != 0 {
         return Err(errno::error(libc::EOPNOTSUPP));
     }
-    if let Some(gathered) = gather::add(socket, outboard, buffers, remote, flags)? {
+    if let Some(gathered) = gather::add(socket, outboard, buffers, remote, flags, options)? {
         return match gathered {
             Gathered::Kept(count) => Ok(count),
-            Gathered::Whole { count, bytes, remote } => {
+            Gathered::Whole { count, bytes, remote, options } => {
                 queue_datagram(socket, outboard, &[IoSlice::new(&bytes)], remote, flags, options)?;
                 Ok(count)
             }
@@ -328,8 +388,7 @@ fn send_datagram(
 /// Sends what a corked datagram socket has gathered.
 pub(crate) fn uncork(socket: &InetSocket, outboard: &Socket) -> io::Result<()> {
     match gather::take(socket) {
-        Some((bytes, remote)) => {
-            let options = DatagramOptions::default();
+        Some((bytes, remote, options)) => {
             queue_datagram(socket, outboard, &[IoSlice::new(&bytes)], remote, 0, options).map(|_| ())
         }
         None => Ok(()),

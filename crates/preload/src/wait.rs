@@ -9,7 +9,7 @@ use libc::{pollfd, sigset_t, timespec};
 use outboard::Endpoint;
 use outboard::raw::{Interest, Socket, Waiter};
 
-use crate::poll::poll_entries;
+use crate::poll::poll_to_receive;
 use crate::{errno, real};
 
 thread_local! {
@@ -47,7 +47,7 @@ pub(crate) fn for_socket(socket: &Socket, interest: Interest, deadline: Option<I
 pub(crate) fn for_both(fd: RawFd, deadline: Option<Instant>) -> io::Result<()> {
     let mut entry = pollfd { fd, events: libc::POLLIN, revents: 0 };
     let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-    match poll_entries(std::slice::from_mut(&mut entry), timeout, None)? {
+    match poll_to_receive(&mut entry, timeout)? {
         0 => Err(errno::error(libc::EAGAIN)),
         _ => Ok(()),
     }

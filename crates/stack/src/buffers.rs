@@ -29,6 +29,8 @@ pub struct DatagramMeta {
     pub ttl: u8,
     /// Type of service. To send: taken as it is, with the socket's if it is 0.
     pub tos: u8,
+    /// Not 0: this is a run of datagrams of so many bytes each, the last of which may be shorter (`UDP_SEGMENT`, `UDP_GRO`).
+    pub segment: u16,
 }
 
 /// There was no room for a received datagram; it is dropped and counted.

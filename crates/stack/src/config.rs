@@ -154,8 +154,61 @@ pub struct SocketOptions {
     pub defer_accept: Option<Duration>,
     /// See [`SocketOption::TellSent`].
     pub tell_sent: bool,
-    /// See [`SocketOption::MayFragment`].
-    pub may_fragment: bool,
+    /// See [`SocketOption::MtuDiscovery`].
+    pub mtu_discovery: MtuDiscovery,
+    /// See [`SocketOption::QueueErrors`].
+    pub queue_errors: bool,
+    /// See [`SocketOption::ReceiveRuns`].
+    pub receive_runs: bool,
+}
+
+/// What is done about packets that are too long for their path (`IP_MTU_DISCOVER`, by Linux's numbers).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum MtuDiscovery {
+    /// They may be fragmented on the way; what routers say of their size does not matter.
+    Dont = 0,
+    /// They may not, and routers are heeded. A datagram that is too long is fragmented here.
+    #[default]
+    Want = 1,
+    /// The same, but a datagram that is too long is refused.
+    Do = 2,
+    /// They may not, a datagram may be as long as the link takes it, and is refused beyond that.
+    Probe = 3,
+    /// As `Dont`, but a datagram that is too long for the link is refused.
+    Interface = 4,
+    /// As `Dont`, by the link's MTU.
+    Omit = 5,
+}
+
+impl MtuDiscovery {
+    /// The one with this number.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Dont),
+            1 => Some(Self::Want),
+            2 => Some(Self::Do),
+            3 => Some(Self::Probe),
+            4 => Some(Self::Interface),
+            5 => Some(Self::Omit),
+            _ => None,
+        }
+    }
+
+    /// Whether packets may be fragmented on their way.
+    pub const fn may_fragment(self) -> bool {
+        matches!(self, Self::Dont | Self::Interface | Self::Omit)
+    }
+
+    /// Whether a datagram that is too long is refused.
+    pub const fn refuses(self) -> bool {
+        matches!(self, Self::Do | Self::Probe | Self::Interface)
+    }
+
+    /// Whether only the link's MTU counts for datagrams, not the path's.
+    pub const fn goes_by_link(self) -> bool {
+        matches!(self, Self::Probe | Self::Interface | Self::Omit)
+    }
 }
 
 /// One option, changed while the socket lives.
@@ -200,9 +253,12 @@ pub enum SocketOption {
     /// The owner wants to hear of what a connection has sent, too, not only of what is acknowledged (for
     /// `TCP_NOTSENT_LOWAT`).
     TellSent(bool),
-    /// `IP_MTU_DISCOVER` says not to: a connection's packets may be fragmented on the way, and what routers say of their size does
-    /// not matter.
-    MayFragment(bool),
+    /// `IP_MTU_DISCOVER`.
+    MtuDiscovery(MtuDiscovery),
+    /// `IP_RECVERR`: ICMP errors are kept for the owner, and told to who is not connected and of what may pass, too.
+    QueueErrors(bool),
+    /// `UDP_GRO`: datagrams that were sent as a run may be received as one.
+    ReceiveRuns(bool),
 }
 
 impl SocketOptions {
@@ -228,7 +284,9 @@ impl SocketOptions {
             SocketOption::FastOpenConnect(on) => self.fast_open_connect = on,
             SocketOption::DeferAccept(time) => self.defer_accept = time,
             SocketOption::TellSent(on) => self.tell_sent = on,
-            SocketOption::MayFragment(on) => self.may_fragment = on,
+            SocketOption::MtuDiscovery(manner) => self.mtu_discovery = manner,
+            SocketOption::QueueErrors(on) => self.queue_errors = on,
+            SocketOption::ReceiveRuns(on) => self.receive_runs = on,
         }
     }
 }

@@ -29,6 +29,12 @@ pub enum SocketError {
     ConnectionRefused,
     /// The peer does not speak this protocol (ICMP protocol unreachable).
     ProtocolUnreachable,
+    /// The peer does not understand a header (ICMP parameter problem).
+    ProtocolError,
+    /// There is no such host (ICMP).
+    HostUnknown,
+    /// This host is cut off (ICMP).
+    HostIsolated,
     /// The path says that this traffic is administratively prohibited, or broadcast was not allowed on the socket.
     PermissionDenied,
     /// The datagram is larger than the protocol or the path can carry.
@@ -55,6 +61,9 @@ impl SocketError {
             Self::HostUnreachable => 113,    // EHOSTUNREACH
             Self::ConnectionRefused => 111,  // ECONNREFUSED
             Self::ProtocolUnreachable => 92, // ENOPROTOOPT
+            Self::ProtocolError => 71,       // EPROTO
+            Self::HostUnknown => 112,        // EHOSTDOWN
+            Self::HostIsolated => 64,        // ENONET
             Self::PermissionDenied => 13,    // EACCES
             Self::MessageTooLong => 90,      // EMSGSIZE
             Self::TooManySockets => 105,     // ENOBUFS
@@ -78,6 +87,9 @@ impl fmt::Display for SocketError {
             Self::HostUnreachable => "the host cannot be reached",
             Self::ConnectionRefused => "nobody listens there",
             Self::ProtocolUnreachable => "the peer does not speak this protocol",
+            Self::ProtocolError => "the peer does not understand a header",
+            Self::HostUnknown => "there is no such host",
+            Self::HostIsolated => "this host is cut off",
             Self::PermissionDenied => "not permitted",
             Self::MessageTooLong => "the datagram is too long",
             Self::TooManySockets => "too many sockets",

@@ -12,11 +12,14 @@ use wire::ip::Protocol;
 use wire::ipv4;
 
 use crate::buffers::BufferFamily;
+use crate::config::MtuDiscovery;
 use crate::egress::Outgoing;
 use crate::error::SocketError;
 use crate::flow::{FourTuple, Target};
 use crate::ingress::Packet;
+use crate::queued_error::{Report, Told};
 use crate::remembered::{MIN_PATH_MTU, PathMtus};
+use crate::socket::Kind;
 use crate::stack::Stack;
 
 /// An error quotes so much that it is no longer than this in all (RFC 1812 §4.3.2.3).
@@ -36,6 +39,8 @@ pub(crate) enum IcmpKind {
 struct Quoted {
     tuple: FourTuple,
     protocol: Protocol,
+    /// Of its IP header.
+    header_len: usize,
     /// Of the whole packet.
     total_len: u16,
     /// The four bytes after the ports: TCP's sequence number.
@@ -62,11 +67,22 @@ impl<B: BufferFamily> Stack<B> {
                 self.answer_echo(now, packet, identifier, sequence, data);
             }
             Message::Unreachable { code: unreachable::FRAGMENTATION_NEEDED, next_hop_mtu } => {
-                self.on_fragmentation_needed(now, data, next_hop_mtu);
+                let code = unreachable::FRAGMENTATION_NEEDED;
+                let report = report_of(packet, (UNREACHABLE, code, next_hop_mtu.into()), data);
+                self.on_fragmentation_needed(now, &report, next_hop_mtu);
             }
-            Message::Unreachable { code, .. } => self.on_error(now, data, unreachable_error(code)),
-            Message::TimeExceeded { .. } => self.on_error(now, data, tcp::IcmpError::TimeExceeded),
-            Message::ParameterProblem { .. } => self.on_error(now, data, tcp::IcmpError::ParameterProblem),
+            Message::Unreachable { code, .. } => {
+                let error = unreachable_error(code);
+                self.on_error(now, &report_of(packet, (UNREACHABLE, code, 0), data), error);
+            }
+            Message::TimeExceeded { code } => {
+                let report = report_of(packet, (TIME_EXCEEDED, code, 0), data);
+                self.on_error(now, &report, tcp::IcmpError::TimeExceeded);
+            }
+            Message::ParameterProblem { code, pointer } => {
+                let report = report_of(packet, (PARAMETER_PROBLEM, code, pointer.into()), data);
+                self.on_error(now, &report, tcp::IcmpError::ParameterProblem);
+            }
             Message::EchoReply { .. } | Message::Other { .. } => self.stats.drop_icmp_kind += 1,
         }
     }
@@ -148,10 +164,15 @@ impl<B: BufferFamily> Stack<B> {
     }
 
     /// An error about a packet that seems to be ours.
-    fn on_error(&mut self, now: Instant, quote: &[u8], error: tcp::IcmpError) {
-        let taken = match Quoted::read(quote) {
-            Some(quoted) if quoted.protocol == Protocol::TCP => self.on_tcp_error(now, &quoted, error),
-            Some(quoted) if quoted.protocol == Protocol::UDP => self.on_udp_error(&quoted.tuple, error),
+    fn on_error(&mut self, now: Instant, report: &Report<'_>, error: tcp::IcmpError) {
+        let taken = match Quoted::read(report.quote) {
+            Some(quoted) if quoted.protocol == Protocol::TCP => {
+                self.on_tcp_error(now, &quoted, report, error)
+            }
+            Some(quoted) if quoted.protocol == Protocol::UDP => {
+                let (error, is_hard) = datagram_error(report.kind, report.code);
+                self.on_udp_error(&quoted, report, error, is_hard)
+            }
             _ => false,
         };
         if taken {
@@ -161,32 +182,58 @@ impl<B: BufferFamily> Stack<B> {
         }
     }
 
-    fn on_tcp_error(&mut self, now: Instant, quoted: &Quoted, error: tcp::IcmpError) -> bool {
+    /// As Linux (`tcp_v4_err`): what befalls an attempt is queued; a connection goes on, and its owner hears of it if he asked.
+    fn on_tcp_error(
+        &mut self,
+        now: Instant,
+        quoted: &Quoted,
+        report: &Report<'_>,
+        error: tcp::IcmpError,
+    ) -> bool {
         let Some(Target::Socket(index)) = self.find_tcp(&quoted.tuple) else { return false };
-        self.with_tcp(now, index, |connection| connection.handle_icmp_error(error, quoted.seq))
+        let Some(socket) = self.sockets.get_index(index) else { return false };
+        let (queues, state) = (socket.wants.errors(), socket.tcp().map(|tcp| tcp.connection.state()));
+        if !self.with_tcp(now, index, |connection| connection.handle_icmp_error(error, quoted.seq)) {
+            return false;
+        }
+        let errno = datagram_error(report.kind, report.code).0.errno();
+        match state {
+            Some(tcp::State::SynSent | tcp::State::SynReceived) => {
+                let entry = report.entry(errno, quoted.tuple.remote, quoted.header_len);
+                self.tell(index, Told::Queued(entry));
+            }
+            None => {}
+            Some(_) if queues => self.tell(index, Told::Passing(errno)),
+            Some(_) => {}
+        }
+        true
     }
 
-    fn on_udp_error(&mut self, tuple: &FourTuple, error: tcp::IcmpError) -> bool {
-        let error = match error {
-            tcp::IcmpError::PortUnreachable => SocketError::ConnectionRefused,
-            tcp::IcmpError::ProtocolUnreachable => SocketError::ProtocolUnreachable,
-            // As on Linux, what may pass is not told to a socket that did not ask for it.
-            tcp::IcmpError::NetworkUnreachable
-            | tcp::IcmpError::HostUnreachable
-            | tcp::IcmpError::SourceRouteFailed
-            | tcp::IcmpError::HostUnknown
-            | tcp::IcmpError::HostIsolated
-            | tcp::IcmpError::TimeExceeded
-            | tcp::IcmpError::ParameterProblem => return self.find_udp_connected(tuple).is_some(),
-        };
-        let Some(index) = self.find_udp_connected(tuple) else { return false };
+    /// As Linux (`__udp4_lib_err`): a connected socket hears of what will not pass, and one that queues errors of everything.
+    fn on_udp_error(
+        &mut self,
+        quoted: &Quoted,
+        report: &Report<'_>,
+        error: SocketError,
+        is_hard: bool,
+    ) -> bool {
+        let Some(index) = self.find_udp(&quoted.tuple) else { return false };
+        let Some(socket) = self.sockets.get_index(index) else { return false };
+        let is_connected = matches!(&socket.kind, Kind::Udp(udp) if udp.connected.is_some());
+        if socket.wants.errors() {
+            let skipped = quoted.header_len + wire::udp::HEADER_LEN;
+            let entry = report.entry(error.errno(), quoted.tuple.remote, skipped);
+            self.tell(index, Told::Queued(entry));
+        } else if !is_hard || !is_connected {
+            return is_connected;
+        }
         self.set_udp_error(index, error);
         true
     }
 
     /// RFC 1191 §6: the way is narrower than we thought.
-    fn on_fragmentation_needed(&mut self, now: Instant, quote: &[u8], next_hop_mtu: u16) {
-        let Some(quoted) = Quoted::read(quote) else {
+    fn on_fragmentation_needed(&mut self, now: Instant, report: &Report<'_>, next_hop_mtu: u16) {
+        let Some(quoted) = Quoted::read(report.quote) else {
             self.stats.drop_icmp_unmatched += 1;
             return;
         };
@@ -198,11 +245,7 @@ impl<B: BufferFamily> Stack<B> {
         let taken = match quoted.protocol {
             Protocol::TCP => match self.find_tcp(&quoted.tuple) {
                 // It does not send what may not be fragmented: a message from long ago, or a forged one.
-                Some(Target::Socket(index))
-                    if self.sockets.get_index(index).is_some_and(|socket| socket.may_fragment) =>
-                {
-                    false
-                }
+                Some(Target::Socket(index)) if self.may_fragment(index) => false,
                 Some(Target::Socket(index)) => {
                     let verdict = self
                         .with_tcp(now, index, |connection| connection.handle_too_big(now, mtu, quoted.seq));
@@ -211,26 +254,57 @@ impl<B: BufferFamily> Stack<B> {
                 }
                 Some(Target::TimeWait(_)) | None => false,
             },
-            Protocol::UDP => self.has_udp_at(quoted.tuple.local),
+            Protocol::UDP => {
+                let teller = self.find_udp(&quoted.tuple);
+                if teller.is_some_and(|index| !self.is_deaf(index)) {
+                    self.on_udp_error(&quoted, report, SocketError::MessageTooLong, true);
+                }
+                self.has_udp_at(quoted.tuple.local)
+            }
             _ => false,
         };
         if taken {
             self.stats.icmp_errors_in += 1;
-            self.path_mtus.set(now, quoted.tuple.remote.ip(), mtu);
+            self.note_path_mtu(now, quoted.tuple.remote.ip(), mtu);
         } else {
             self.stats.drop_icmp_unmatched += 1;
         }
     }
 
-    /// A frame of ours could not be delivered since its next hop does not answer: a UDP socket may want to know.
+    /// Whether a socket's packets may be fragmented on their way.
+    fn may_fragment(&self, index: u32) -> bool {
+        self.sockets.get_index(index).is_some_and(|socket| socket.mtu_discovery.may_fragment())
+    }
+
+    /// Whether a datagram socket does not want to hear that its packets are too big.
+    fn is_deaf(&self, index: u32) -> bool {
+        self.sockets.get_index(index).is_some_and(|socket| socket.mtu_discovery == MtuDiscovery::Dont)
+    }
+
+    /// A segment of a connection attempt could not be delivered since its next hop does not answer.
+    pub(crate) fn on_attempt_undeliverable(&mut self, index: u32, tuple: &FourTuple, segment: &[u8]) {
+        let IpAddr::V4(own) = tuple.local.ip() else { return };
+        let report = self.own_report(own, segment);
+        let errno = SocketError::HostUnreachable.errno();
+        self.tell(index, Told::Queued(report.entry(errno, tuple.remote, 0)));
+    }
+
+    /// What this host would have said of a packet that its next hop does not take.
+    fn own_report<'a>(&self, own: Ipv4Addr, quote: &'a [u8]) -> Report<'a> {
+        let (kind, code, ttl) = (UNREACHABLE, unreachable::HOST, self.config.ttl);
+        Report { kind, code, info: 0, from: own, to: own, ttl, tos: 0xc0, quote }
+    }
+
+    /// A frame of ours could not be delivered since its next hop does not answer: a UDP socket may want to know. As Linux, this
+    /// host then tells itself what a router would have said.
     pub(crate) fn on_undeliverable(&mut self, frame: &[u8]) {
         let packet = frame.get(wire::ethernet::HEADER_LEN..).unwrap_or(&[]);
         let Some(quoted) = Quoted::read(packet).filter(|quoted| quoted.protocol == Protocol::UDP) else {
             return;
         };
-        if let Some(index) = self.find_udp_connected(&quoted.tuple) {
-            self.set_udp_error(index, SocketError::HostUnreachable);
-        }
+        let IpAddr::V4(own) = quoted.tuple.local.ip() else { return };
+        let report = self.own_report(own, packet);
+        self.on_udp_error(&quoted, &report, SocketError::HostUnreachable, false);
     }
 }
 
@@ -249,9 +323,37 @@ impl Quoted {
                 remote: SocketAddr::new(IpAddr::V4(header.destination), u16::from_be_bytes([d0, d1])),
             },
             protocol: header.protocol,
+            header_len: 4 * usize::from(quote.first()? & 0x0f),
             total_len: header.total_len,
             seq: SeqNumber(u32::from_be_bytes(seq)),
         })
+    }
+}
+
+/// Types of messages, as sockets are told of them.
+const UNREACHABLE: u8 = 3;
+const TIME_EXCEEDED: u8 = 11;
+const PARAMETER_PROBLEM: u8 = 12;
+
+/// The message that a packet carries: its type, its code and what it says beyond them.
+fn report_of<'a>(packet: &Packet<'_>, (kind, code, info): (u8, u8, u32), quote: &'a [u8]) -> Report<'a> {
+    let (from, to) = (packet.header.source, packet.header.destination);
+    Report { kind, code, info, from, to, ttl: packet.header.ttl, tos: packet.tos(), quote }
+}
+
+/// What a message means to who sends datagrams, and whether that will not pass (Linux: `icmp_err_convert`).
+fn datagram_error(kind: u8, code: u8) -> (SocketError, bool) {
+    match (kind, code) {
+        (PARAMETER_PROBLEM, _) => (SocketError::ProtocolError, true),
+        (UNREACHABLE, unreachable::NET | 11) => (SocketError::NetworkUnreachable, false),
+        (UNREACHABLE, 6 | 9) => (SocketError::NetworkUnreachable, true),
+        (UNREACHABLE, unreachable::PROTOCOL) => (SocketError::ProtocolUnreachable, true),
+        (UNREACHABLE, unreachable::PORT) => (SocketError::ConnectionRefused, true),
+        (UNREACHABLE, unreachable::SOURCE_ROUTE) => (SocketError::NotSupported, false),
+        (UNREACHABLE, unreachable::HOST_UNKNOWN) => (SocketError::HostUnknown, true),
+        (UNREACHABLE, unreachable::SOURCE_ISOLATED) => (SocketError::HostIsolated, true),
+        (UNREACHABLE, 10 | unreachable::PROHIBITED | 14 | 15) => (SocketError::HostUnreachable, true),
+        _ => (SocketError::HostUnreachable, false),
     }
 }
 

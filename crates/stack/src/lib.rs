@@ -82,6 +82,7 @@ mod neighbour;
 mod path;
 mod ports;
 mod queue;
+mod queued_error;
 mod reassembly;
 mod remembered;
 mod route;
@@ -97,8 +98,8 @@ mod wheel;
 pub use batch::Batch;
 pub use buffers::{BufferFamily, DatagramBuffer, DatagramMeta, Full};
 pub use config::{
-    ConflictDetection, FastOpenConfig, InterfaceConfig, SocketOption, SocketOptions, StackConfig,
-    SynCookieMode,
+    ConflictDetection, FastOpenConfig, InterfaceConfig, MtuDiscovery, SocketOption, SocketOptions,
+    StackConfig, SynCookieMode,
 };
 pub use error::SocketError;
 pub use flow::FourTuple;
@@ -106,6 +107,7 @@ pub use heap::{HeapBuffers, HeapDatagrams, HeapStream};
 pub use interface::{AddressState, FrameSink, InterfaceId, MAX_CONTROL_BYTES, MAX_CONTROL_FRAMES, SinkFull};
 pub use listing::{ConnectionInfo, ConnectionState};
 pub use neighbour::NeighbourState;
+pub use queued_error::{ErrorOrigin, MAX_QUEUED_PAYLOAD, QueuedError, Told};
 pub use reassembly::{MAX_FRAGMENTS, REASSEMBLY_TIMEOUT};
 pub use route::{MAX_ROUTES, Route};
 pub use socket::SocketKind;

@@ -106,6 +106,22 @@ impl<B: BufferFamily> Stack<B> {
         Ok((interface, next_hop, address))
     }
 
+    /// The largest packet on the way to `destination`.
+    pub(crate) fn mtu_towards(&self, now: Instant, interface: InterfaceId, destination: Ipv4Addr) -> u16 {
+        let destination = IpAddr::V4(destination);
+        let link = self.link_mtu(interface, destination);
+        self.path_mtus.get(now, destination).map_or(link, |mtu| mtu.min(link))
+    }
+
+    /// The largest packet to `destination` that the interface takes and the route allows.
+    pub(crate) fn link_mtu(&self, interface: InterfaceId, destination: IpAddr) -> u16 {
+        let link = self.interfaces[interface.index()].capabilities.mtu;
+        match self.routes.mtu_to(destination) {
+            Some(mtu) if interface != InterfaceId::LOOPBACK => mtu.min(link),
+            _ => link,
+        }
+    }
+
     /// Asks whether a packet may go along `path` now. Starts to resolve the neighbour if need be.
     pub(crate) fn open_path(&mut self, now: Instant, path: Path) -> Opening {
         let key = match path.next {

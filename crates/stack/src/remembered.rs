@@ -98,6 +98,12 @@ impl<V: Copy> Remembered<V> {
 }
 
 impl<B: BufferFamily> Stack<B> {
+    /// The way to a host takes no packets larger than this.
+    pub(crate) fn note_path_mtu(&mut self, now: Instant, host: IpAddr, mtu: u16) {
+        self.path_mtus.set(now, host, mtu);
+        self.least_path_mtu = self.least_path_mtu.min(mtu);
+    }
+
     /// What earlier connections to `remote` found out, if that is wanted.
     pub(crate) fn remembered(&self, now: Instant, remote: IpAddr) -> Option<PathMemory> {
         if self.config.share_path_information { self.memories.get(now, remote) } else { None }
@@ -119,7 +125,7 @@ impl<B: BufferFamily> Stack<B> {
         if let Some(mtu) = mtu
             && self.path_mtus.get(now, remote).is_none_or(|known| mtu < known)
         {
-            self.path_mtus.set(now, remote, mtu);
+            self.note_path_mtu(now, remote, mtu);
         }
     }
 }

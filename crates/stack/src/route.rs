@@ -56,6 +56,14 @@ impl RouteTable {
         true
     }
 
+    /// The least that any route allows.
+    pub(crate) fn least_mtu(&self) -> u16 {
+        if !self.narrows {
+            return u16::MAX;
+        }
+        self.routes.iter().filter_map(|route| route.mtu).min().unwrap_or(u16::MAX)
+    }
+
     /// The MTU of the route to `destination`, if it has one of its own.
     pub(crate) fn mtu_to(&self, destination: IpAddr) -> Option<u16> {
         if self.narrows { self.lookup(destination)?.mtu } else { None }

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
 use crate::buffers::BufferFamily;
-use crate::config::SocketOptions;
+use crate::config::{MtuDiscovery, SocketOptions};
 use crate::error::SocketError;
 use crate::flow::FourTuple;
 use crate::hash::KeyedState;
@@ -48,10 +48,48 @@ pub(crate) struct Socket<B: BufferFamily> {
     pub(crate) orphan: bool,
     /// No owner has heard of it: it goes without a word.
     pub(crate) silent: bool,
-    /// Its owner hears of what it sends.
-    pub(crate) tells_sent: bool,
-    /// Its packets may be fragmented on the way.
-    pub(crate) may_fragment: bool,
+    /// What its owner hears of beside data.
+    pub(crate) wants: Wants,
+    /// What is done about packets that are too long for their path.
+    pub(crate) mtu_discovery: MtuDiscovery,
+}
+
+/// What an owner hears of beside data, in one byte: there are many sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wants(u8);
+
+impl Wants {
+    const SENT: u8 = 1;
+    const ERRORS: u8 = 2;
+
+    fn of(options: &SocketOptions) -> Self {
+        let mut wants = Self::default();
+        wants.set_sent(options.tell_sent);
+        wants.set_errors(options.queue_errors);
+        wants
+    }
+
+    /// What it sends.
+    pub(crate) const fn sent(self) -> bool {
+        self.0 & Self::SENT != 0
+    }
+
+    /// ICMP errors, each by itself.
+    pub(crate) const fn errors(self) -> bool {
+        self.0 & Self::ERRORS != 0
+    }
+
+    pub(crate) const fn set_sent(&mut self, on: bool) {
+        self.set(Self::SENT, on);
+    }
+
+    pub(crate) const fn set_errors(&mut self, on: bool) {
+        self.set(Self::ERRORS, on);
+    }
+
+    const fn set(&mut self, bit: u8, on: bool) {
+        self.0 = if on { self.0 | bit } else { self.0 & !bit };
+    }
 }
 
 /// Where a socket that wants output waits.
@@ -159,6 +197,10 @@ pub(crate) struct UdpSocket<B: BufferFamily> {
     pub(crate) path: Option<CachedPath>,
     pub(crate) error: Option<SocketError>,
     pub(crate) broadcast: bool,
+    /// Runs are received as they were sent.
+    pub(crate) receives_runs: bool,
+    /// Bytes of the run in front that have been sent.
+    pub(crate) sent_of_run: usize,
 }
 
 impl<B: BufferFamily> Socket<B> {
@@ -179,8 +221,8 @@ impl<B: BufferFamily> Socket<B> {
             tos: options.tos,
             orphan: false,
             silent: false,
-            tells_sent: options.tell_sent,
-            may_fragment: options.may_fragment,
+            wants: Wants::of(options),
+            mtu_discovery: options.mtu_discovery,
         }
     }
 

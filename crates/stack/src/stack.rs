@@ -2,6 +2,7 @@
 
 use base::{Instant, IpCidr, Rng};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::collections::VecDeque;
 use wire::ethernet::EthernetAddress;
 use wire::frame::{Capabilities, Medium};
 
@@ -16,6 +17,7 @@ use crate::limit::TokenBucket;
 use crate::list::List;
 use crate::neighbour::{NeighbourState, Neighbours};
 use crate::ports::PortTable;
+use crate::queued_error::Told;
 use crate::reassembly::Reassembler;
 use crate::remembered::{MIN_PATH_MTU, PathMemories, PathMtus};
 use crate::route::{Route, RouteTable};
@@ -113,6 +115,10 @@ pub struct Stack<B: BufferFamily> {
     pub(crate) routes: RouteTable,
     pub(crate) neighbours: Neighbours,
     pub(crate) path_mtus: PathMtus,
+    /// The narrowest of them so far.
+    pub(crate) least_path_mtu: u16,
+    /// What owners are still to be told.
+    pub(crate) told: VecDeque<(SocketId, Told)>,
     pub(crate) memories: PathMemories,
     pub(crate) reassembler: Reassembler,
     pub(crate) reassembly_timer: Option<TimerKey>,
@@ -165,6 +171,8 @@ impl<B: BufferFamily> Stack<B> {
             routes: RouteTable::default(),
             neighbours: Neighbours::new(config.max_neighbours, hash.clone()),
             path_mtus: PathMtus::path_mtus(hash.clone()),
+            least_path_mtu: u16::MAX,
+            told: VecDeque::new(),
             memories: PathMemories::memories(hash.clone()),
             reassembler: Reassembler::new(
                 config.max_fragment_bytes,
@@ -301,13 +309,24 @@ impl<B: BufferFamily> Stack<B> {
                     udp.broadcast = on;
                 }
             }
+            SocketOption::ReceiveRuns(on) => {
+                if let Kind::Udp(udp) = &mut socket.kind {
+                    udp.receives_runs = on;
+                }
+            }
             SocketOption::ReuseAddress(_) | SocketOption::ReusePort(_) => self.set_reuse(id.index, option),
             SocketOption::TellSent(on) => {
-                socket.tells_sent = on;
+                socket.wants.set_sent(on);
                 return self.set_tcp_option(now, id, option);
             }
-            SocketOption::MayFragment(on) => {
-                socket.may_fragment = on;
+            SocketOption::QueueErrors(on) => {
+                socket.wants.set_errors(on);
+                if !matches!(socket.kind, Kind::Udp(_)) {
+                    return self.set_tcp_option(now, id, option);
+                }
+            }
+            SocketOption::MtuDiscovery(manner) => {
+                socket.mtu_discovery = manner;
                 if !matches!(socket.kind, Kind::Udp(_)) {
                     return self.set_tcp_option(now, id, option);
                 }
@@ -453,22 +472,6 @@ impl<B: BufferFamily> Stack<B> {
     /// The interfaces that lead to a device.
     pub(crate) fn links(&self) -> impl Iterator<Item = (InterfaceId, &Interface)> + Clone {
         self.interfaces.iter().enumerate().skip(1).map(|(number, link)| (InterfaceId(number as u16), link))
-    }
-
-    /// The largest packet on the way to `destination`.
-    pub(crate) fn mtu_towards(&self, now: Instant, interface: InterfaceId, destination: Ipv4Addr) -> u16 {
-        let destination = IpAddr::V4(destination);
-        let link = self.link_mtu(interface, destination);
-        self.path_mtus.get(now, destination).map_or(link, |mtu| mtu.min(link))
-    }
-
-    /// The largest packet to `destination` that the interface takes and the route allows.
-    pub(crate) fn link_mtu(&self, interface: InterfaceId, destination: IpAddr) -> u16 {
-        let link = self.interfaces[interface.index()].capabilities.mtu;
-        match self.routes.mtu_to(destination) {
-            Some(mtu) if interface != InterfaceId::LOOPBACK => mtu.min(link),
-            _ => link,
-        }
     }
 
     /// The sets of own addresses is made anew, and ways are found anew.

@@ -125,6 +125,8 @@ counters! {
     drop_icmp_kind,
     /// ICMP errors about packets that no socket of ours has sent.
     drop_icmp_unmatched,
+    /// Errors and times for queues of errors that their owner was too slow to take.
+    drop_told,
     /// ICMP errors handed to sockets.
     icmp_errors_in,
     /// Of the words of routers that a packet was too big, those not believed before a timeout (RFC 5927 §7.2).

@@ -7,7 +7,7 @@ use base::{Duration, IpCidr};
 use common::{IF, LinkConfig, Offload, World, at, build, ip, mac};
 use outboard_stack::{
     AddressState, ConflictDetection, DatagramMeta, InterfaceConfig, NeighbourState, SocketError,
-    SocketOptions, StackConfig,
+    SocketOption, SocketOptions, StackConfig, Told,
 };
 use std::net::IpAddr;
 use wire::arp::Operation;
@@ -31,7 +31,7 @@ fn logged(seed: u64, config: StackConfig) -> World {
 }
 
 fn datagram(remote: std::net::SocketAddr) -> DatagramMeta {
-    DatagramMeta { remote, local: "0.0.0.0:0".parse().unwrap(), ttl: 0, tos: 0 }
+    DatagramMeta { remote, local: "0.0.0.0:0".parse().unwrap(), ttl: 0, tos: 0, segment: 0 }
 }
 
 const STRANGER: EthernetAddress = EthernetAddress([2, 9, 9, 9, 9, 9]);
@@ -124,6 +124,8 @@ fn without_an_answer_sockets_learn_that_the_host_is_unreachable() {
     let options = SocketOptions::default();
     let sender = world.stack(0).udp_bind(at(0, 0), Default::default(), &options).unwrap();
     world.stack(0).udp_connect(sender, Some(nobody)).unwrap();
+    let now = world.now;
+    world.stack(0).set_option(now, sender, SocketOption::QueueErrors(true)).unwrap();
     for _ in 0..200 {
         world.stack(0).datagrams(sender).unwrap().send(datagram(nobody), &[0; 100]);
     }
@@ -132,6 +134,20 @@ fn without_an_answer_sockets_learn_that_the_host_is_unreachable() {
     assert_eq!(world.stack(0).tcp(client).unwrap().error(), Some(tcp::Error::HostUnreachable));
     assert_eq!(world.stack(0).take_error(sender), Some(SocketError::HostUnreachable));
     assert_eq!(world.stack(0).take_error(sender), None);
+    let told = |world: &mut World| std::iter::from_fn(|| world.stack(0).poll_told()).collect::<Vec<_>>();
+    let told = told(&mut world);
+    let of = |id| told.iter().filter(move |(other, _)| *other == id).map(|(_, told)| told);
+    let errors = of(sender).chain(of(client)).filter_map(|told| match told {
+        Told::Queued(error) => Some(error),
+        Told::Passing(_) => None,
+    });
+    let errors: Vec<_> = errors.collect();
+    assert!(errors.iter().all(|error| (error.errno, error.kind, error.code) == (113, 3, 1)));
+    assert!(errors.iter().all(|error| error.destination == Some(nobody)));
+    assert!(errors.iter().all(|error| error.offender == Some(std::net::Ipv4Addr::new(10, 0, 0, 1))));
+    assert_eq!(errors[0].payload, [0; 100], "of a datagram, what it carried");
+    assert_eq!(errors.last().unwrap().payload[2..4], 80u16.to_be_bytes(), "of an attempt, its header");
+    assert!(of(client).count() == 1 && of(sender).count() > 1);
     let asked = arp_packets(&mut world, 0);
     assert_eq!(asked.len(), 3);
     assert!(!world.stack(0).wants_transmit());

@@ -498,7 +498,7 @@ fn datagrams_go_straight_from_one_socket_to_the_other() {
         |world: &mut World, local| world.stack(0).udp_bind(local, Default::default(), &options).unwrap();
     let (server, client) = (bind(&mut world, at(0, 7)), bind(&mut world, any));
     world.stack(0).udp_connect(client, Some(at(0, 7))).unwrap();
-    let meta = |remote| DatagramMeta { remote, local: any, ttl: 0, tos: 0 };
+    let meta = |remote| DatagramMeta { remote, local: any, ttl: 0, tos: 0, segment: 0 };
     for (number, length) in [0, 1, 1000, 60_000].into_iter().enumerate() {
         let payload = vec![number as u8; length];
         assert!(world.stack(0).datagrams(client).unwrap().send(meta(any), &payload));

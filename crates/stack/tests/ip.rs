@@ -5,14 +5,16 @@ mod common;
 
 use base::Duration;
 use common::{IF, LinkConfig, Offload, World, at, build, ip, mac};
-use outboard_stack::{DatagramMeta, Route, SocketError, SocketId, SocketOption, SocketOptions, StackConfig};
+use outboard_stack::{
+    DatagramMeta, MtuDiscovery, Route, SocketError, SocketId, SocketOption, SocketOptions, StackConfig, Told,
+};
 use std::net::{IpAddr, SocketAddr};
 use wire::ethernet::{EtherType, EthernetAddress};
 use wire::icmpv4::{Message, unreachable};
 use wire::ip::Protocol;
 
 fn to(remote: SocketAddr) -> DatagramMeta {
-    DatagramMeta { remote, local: "0.0.0.0:0".parse().unwrap(), ttl: 0, tos: 0 }
+    DatagramMeta { remote, local: "0.0.0.0:0".parse().unwrap(), ttl: 0, tos: 0, segment: 0 }
 }
 
 fn udp(world: &mut World, host: usize, port: u16) -> SocketId {
@@ -338,6 +340,49 @@ fn errors_reach_only_sockets_that_sent_the_packet() {
     assert_eq!(world.stack(0).tcp(second).unwrap().mss(), 552 - 40 - 12);
 }
 
+/// The sequence number of the segment that a host sent last.
+fn last_sequence(world: &World) -> u32 {
+    let log = world.log.as_ref().unwrap();
+    let sent = log.iter().rev().find_map(|(_, frame)| build::open(frame)).unwrap();
+    u32::from_be_bytes(sent.1[4..8].try_into().unwrap())
+}
+
+#[test]
+fn who_asks_hears_of_errors_and_what_ends_an_attempt_is_kept() {
+    let mut world = World::new(17, LinkConfig::default());
+    let (client, _) = world.pair(80);
+    let local = world.stack(0).local_addr(client).unwrap();
+    world.link.loss = 1000;
+    world.log = Some(Vec::new());
+    let now = world.now;
+    let stack = world.stack(0);
+    let queued = stack.stream(client).unwrap().write(&[7; 100]);
+    stack.tcp_send(client, queued);
+    world.flush();
+    let quote = build::tcp(local, at(1, 80), wire::tcp::Flags::ACK, last_sequence(&world), 0, b"");
+    let router = IpAddr::from([10, 0, 0, 254]);
+    let error = Message::Unreachable { code: unreachable::HOST, next_hop_mtu: 0 };
+    let message = build::ethernet(1, 0, &build::icmp(router, ip(0), error, &quote));
+    world.inject(0, message.clone());
+    assert_eq!(world.stack(0).poll_told(), None, "nobody has asked");
+    world.stack(0).set_option(now, client, SocketOption::QueueErrors(true)).unwrap();
+    world.inject(0, message);
+    assert_eq!(world.stack(0).poll_told(), Some((client, Told::Passing(113))));
+    assert_eq!(world.state(0, client), tcp::State::Established);
+    // An attempt: whether it has asked or not.
+    let attempt = world.connect(0, at(1, 81));
+    let local = world.stack(0).local_addr(attempt).unwrap();
+    world.flush();
+    let quote = build::tcp(local, at(1, 81), wire::tcp::Flags::SYN, last_sequence(&world), 0, b"");
+    let error = Message::Unreachable { code: unreachable::PORT, next_hop_mtu: 0 };
+    world.inject(0, build::ethernet(1, 0, &build::icmp(router, ip(0), error, &quote)));
+    assert_eq!(world.state(0, attempt), tcp::State::Closed);
+    let Some((id, Told::Queued(error))) = world.stack(0).poll_told() else { panic!("an entry") };
+    assert_eq!((id, error.errno, error.kind, error.code), (attempt, 111, 3, 3));
+    assert_eq!((error.offender.map(IpAddr::V4), error.destination), (Some(router), Some(at(1, 81))));
+    assert_eq!(error.payload, quote[20..], "the segment, without its packet's header");
+}
+
 /// RFC 5927 §4 to §7, RFC 6633: whatever ICMP says, an established connection goes on.
 #[test]
 fn no_icmp_message_ends_or_slows_an_established_connection() {
@@ -421,7 +466,8 @@ fn who_lets_its_packets_be_fragmented_does_not_heed_what_routers_say_of_their_si
         let mut world = World::new(16, LinkConfig { offload: Offload::None, ..LinkConfig::default() });
         let (client, _) = world.pair(80);
         let now = world.now;
-        world.stack(0).set_option(now, client, SocketOption::MayFragment(may)).unwrap();
+        let manner = if may { MtuDiscovery::Dont } else { MtuDiscovery::Want };
+        world.stack(0).set_option(now, client, SocketOption::MtuDiscovery(manner)).unwrap();
         world.log = Some(Vec::new());
         world.pump(0, client, &mut common::Outgoing::new(1, 4000));
         world.flush();

@@ -13,7 +13,7 @@ fn any(port: u16) -> SocketAddr {
 }
 
 fn to(remote: SocketAddr) -> DatagramMeta {
-    DatagramMeta { remote, local: any(0), ttl: 0, tos: 0 }
+    DatagramMeta { remote, local: any(0), ttl: 0, tos: 0, segment: 0 }
 }
 
 /// To the connected peer.

@@ -1,5 +1,6 @@
 //! The channel as all threads of an application share it.
 
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::io;
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ring::{Atomics, Consumer, Native, Producer, PushError, doorbell};
 use rustix::io::Errno;
+use stack::QueuedError;
 use tcp::TcpInfo;
 
 use super::attach::Link;
@@ -20,7 +22,7 @@ use crate::mapping::{MemoryUse, ReadMapping, WriteMapping};
 use crate::memory::{Incoming, Outgoing, commands_out, events_in};
 use crate::offence::CLOSED_IN_ORDER;
 use crate::record::info_from_words;
-use crate::{Command, Event, Offence};
+use crate::{Command, Event, Offence, queued};
 
 /// How often a full command ring is tried again before the thread yields.
 const SPINS: u32 = 64;
@@ -211,6 +213,35 @@ impl Channel {
         let _one = lock(&self.asking);
         self.call(socket, |sequence| Command::Info { socket, sequence })?;
         Ok(info_from_words(self.f.load_words(header_f::INFO)))
+    }
+
+    /// Takes the oldest entry of a socket's queue of errors. One call at a time for a socket, as [`call`](Self::call).
+    ///
+    /// # Errors
+    /// `EAGAIN`: there is none; `ENETDOWN` when the channel is closed.
+    pub fn take_queued_error(self: &Arc<Self>, socket: u32) -> io::Result<QueuedError> {
+        let _one = lock(&self.asking);
+        self.call(socket, |sequence| Command::TakeError { socket, sequence })?;
+        let words = self.f.load_words(header_f::QUEUED_ERROR);
+        let place = header_f::QUEUED_ERROR + 8 * queued::HEAD_WORDS;
+        let payload = self.f.bytes(place, queued::payload_len(words)).to_vec();
+        queued::decode(words, payload).ok_or_else(net_down)
+    }
+
+    /// The largest packet on the way to `remote`, or to the socket's peer, and on the link. One call at a time for a socket.
+    ///
+    /// # Errors
+    /// `ENOTCONN`: it has no peer; `ENETUNREACH`; `ENETDOWN` when the channel is closed.
+    pub fn path_mtu(self: &Arc<Self>, socket: u32, remote: Option<SocketAddr>) -> io::Result<(u32, u32)> {
+        let _one = lock(&self.asking);
+        self.call(socket, |sequence| Command::PathMtu { socket, sequence, remote })?;
+        let word = self.f.load64(header_f::PATH_MTU, Ordering::Relaxed);
+        Ok((word as u32, (word >> 32) as u32))
+    }
+
+    /// A packet that is no longer than this fits on every path, as far as is known. Costs one load.
+    pub fn narrowest_mtu(&self) -> u32 {
+        self.f.load32(header_f::NARROWEST_MTU, Ordering::Relaxed)
     }
 
     fn sleep_for_answer(self: &Arc<Self>, socket: u32, sequence: u32) -> io::Result<()> {

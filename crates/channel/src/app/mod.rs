@@ -30,5 +30,5 @@ pub use receive::{Available, ReceiveStream};
 pub use receive_datagrams::{Datagram, ReceiveDatagrams};
 pub use record::Record;
 pub use send::SendStream;
-pub use send_datagrams::SendDatagrams;
+pub use send_datagrams::{DatagramManner, SendDatagrams};
 pub use waiter::Waiter;

@@ -23,6 +23,8 @@ pub struct Datagram {
     pub ttl: u8,
     /// Type of service.
     pub tos: u8,
+    /// Not 0: it is a run of datagrams of this length, the last of which may be shorter.
+    pub segment: u16,
     /// When it came, in nanoseconds of CLOCK_MONOTONIC.
     pub arrival_ns: u64,
 }
@@ -64,9 +66,10 @@ impl ReceiveDatagrams {
         if !peek {
             self.0.consume(record_len(header.length))?;
         }
-        let Header { length, remote, local, ttl, tos, arrival } = header;
+        let Header { length, remote, local, ttl, tos, segment, arrival } = header;
         let remote = remote.unwrap_or(NOBODY);
-        Ok(Some(Datagram { copied, length, remote, local, ttl, tos, arrival_ns: arrival.as_nanos() }))
+        let arrival_ns = arrival.as_nanos();
+        Ok(Some(Datagram { copied, length, remote, local, ttl, tos, segment, arrival_ns }))
     }
 
     /// Asks to be woken when there is a datagram. To be called before the waiter prepares.

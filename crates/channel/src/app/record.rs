@@ -77,6 +77,11 @@ impl<'a> Record<'a> {
         self.load(record_f::FILLED)
     }
 
+    /// How many entries the queue of errors was given; wraps.
+    pub fn queued_errors(&self) -> u32 {
+        (self.load(record_f::STATE) >> 32) as u32
+    }
+
     /// How many errors there were, and the errno of the last.
     pub fn error(&self) -> (u32, i32) {
         let word = self.load(record_f::ERROR);

@@ -8,6 +8,7 @@ use stack::memory::Member;
 use super::channel::{Channel, would_block};
 use crate::layout::{MAX_FILL, MAX_RING_LOG2, MIN_FILL, PAGE_LOG2};
 use crate::mapping::Lease;
+use crate::retired::Retired;
 use crate::{Command, Manner};
 
 /// The largest send ring unless told otherwise, where the congestion window does not ask for more.
@@ -28,7 +29,7 @@ pub(super) struct SendRing {
     pub(super) ring: Option<Lease>,
     /// Rings that were replaced, each with what was queued at that time: the FEP may transmit from it until that is
     /// acknowledged.
-    retired: Vec<(u64, Lease)>,
+    retired: Retired,
     pub(super) queued: u64,
     use_of: u32,
     generation: u32,
@@ -52,7 +53,7 @@ impl SendRing {
             channel,
             socket,
             ring: None,
-            retired: Vec::new(),
+            retired: Retired::default(),
             queued: 0,
             generation: 0,
             fixed_log2: None,
@@ -87,8 +88,7 @@ impl SendRing {
     /// What is queued and not acknowledged. Frees replaced rings that are acknowledged.
     pub(super) fn unacked(&mut self) -> usize {
         let acked = self.channel.record(self.socket).acked().min(self.queued);
-        if self.retired.first().is_some_and(|&(until, _)| until <= acked) {
-            self.retired.retain(|&(until, _)| until > acked);
+        if self.retired.free_until(acked) {
             self.settle();
         }
         (self.queued - acked) as usize
@@ -148,7 +148,7 @@ impl SendRing {
     /// Replaces the ring by a larger one. False: there is no memory for it.
     fn grow(&mut self, log2: u32, unacked: usize) -> io::Result<bool> {
         let smallest = self.size().max(1 << (PAGE_LOG2 - 1)).ilog2() + 1;
-        let kept = self.retired_bytes() + if unacked > 0 { self.size() } else { 0 };
+        let kept = self.retired.bytes() + if unacked > 0 { self.size() } else { 0 };
         let lease = (smallest..=log2).rev().find_map(|log2| {
             let granted = self.member.hold((kept + (1 << log2)) as u64);
             granted.then(|| self.channel.rings.lease(log2)).flatten()
@@ -166,19 +166,15 @@ impl SendRing {
         if let Some(old) = self.ring.replace(larger)
             && unacked > 0
         {
-            self.retired.push((self.queued, old));
+            self.retired.push(self.queued, old);
         }
         self.channel.post(&Command::AttachSend { socket: self.socket, location })?;
         Ok(true)
     }
 
-    fn retired_bytes(&self) -> usize {
-        self.retired.iter().map(|(_, ring)| ring.size()).sum()
-    }
-
     /// Tells the budget of memory that went back.
     fn settle(&mut self) {
-        let held = self.retired_bytes() + self.size();
+        let held = self.retired.bytes() + self.size();
         // Less is always granted.
         self.member.hold(held as u64);
     }
@@ -219,7 +215,7 @@ impl SendRing {
 impl Drop for SendRing {
     fn drop(&mut self) {
         let unacked = self.unacked();
-        let mut rings: Vec<Lease> = self.retired.drain(..).map(|(_, ring)| ring).collect();
+        let mut rings = self.retired.take();
         rings.extend(self.ring.take());
         if unacked > 0 {
             // What is left counts as before; this one holds nothing any more.

@@ -14,6 +14,19 @@ use crate::layout::PAGE;
 /// The longest payload of a UDP datagram over IPv4.
 const MAX_DATAGRAM: usize = 65_507;
 
+/// With what a datagram is sent instead of the socket's own; 0: as the socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatagramManner {
+    /// The time to live.
+    pub ttl: u8,
+    /// The type of service.
+    pub tos: u8,
+    /// Not 0: it is a run of datagrams of this length, the last of which may be shorter.
+    pub segment: u16,
+    /// The address that it is from, one of the stack's; `None`: the socket's, or that of the route.
+    pub source: Option<IpAddr>,
+}
+
 /// The sending side of a datagram socket. One thread at a time uses it.
 #[derive(Debug)]
 pub struct SendDatagrams(SendRing);
@@ -42,8 +55,7 @@ impl SendDatagrams {
         self.0.room() >= 2 * record_len(bytes)
     }
 
-    /// Queues a datagram for `remote`, or for the connected peer; its length. Without a `source` it is from the socket's address,
-    /// and a `ttl` or `tos` of 0 is the socket's.
+    /// Queues a datagram for `remote`, or for the connected peer; its length.
     ///
     /// # Errors
     /// `EMSGSIZE`: too long. `EAGAIN`: no room. `ENETDOWN`: the channel is closed.
@@ -51,9 +63,7 @@ impl SendDatagrams {
         &mut self,
         remote: Option<SocketAddr>,
         buffers: &[IoSlice<'_>],
-        source: Option<IpAddr>,
-        ttl: u8,
-        tos: u8,
+        manner: &DatagramManner,
     ) -> io::Result<usize> {
         let length: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         if length > MAX_DATAGRAM {
@@ -67,7 +77,8 @@ impl SendDatagrams {
             ring.write(at, &pad_word(pad).to_ne_bytes());
             at += pad as u64;
         }
-        let mut header = Header { ttl, tos, ..Header::to_send(remote, length) };
+        let &DatagramManner { ttl, tos, segment, source } = manner;
+        let mut header = Header { ttl, tos, segment, ..Header::to_send(remote, length) };
         if let Some(source) = source {
             header.local = SocketAddr::new(source, 0);
         }

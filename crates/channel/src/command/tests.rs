@@ -46,6 +46,14 @@ fn commands() -> Vec<Command> {
         Command::Abort { socket },
         Command::UnknownOption { socket, sequence },
         Command::Info { socket, sequence },
+        Command::TakeError { socket, sequence },
+        Command::Stamp {
+            socket,
+            offset: u64::MAX,
+            stamp: Stamp { scheduled: true, sent: false, acknowledged: true, key: u32::MAX },
+        },
+        Command::PathMtu { socket, sequence, remote: None },
+        Command::PathMtu { socket, sequence, remote: Some("198.51.100.9:80".parse().unwrap()) },
     ];
     for how in [Shutdown::Read, Shutdown::Write, Shutdown::Both] {
         all.push(Command::Shutdown { socket, sequence, how });
@@ -74,7 +82,9 @@ fn commands() -> Vec<Command> {
         SocketOption::MaxSegment(None),
         SocketOption::MaxSegment(Some(1100)),
         SocketOption::TellSent(true),
-        SocketOption::MayFragment(true),
+        SocketOption::MtuDiscovery(MtuDiscovery::Omit),
+        SocketOption::QueueErrors(true),
+        SocketOption::ReceiveRuns(true),
     ] {
         all.push(Command::SetOption { socket, sequence, option });
     }
@@ -102,7 +112,7 @@ fn a_socket_outside_of_the_table_is_an_offence() {
 
 proptest! {
     #[test]
-    fn any_words_are_a_command_or_an_offence(words: [u64; 4], operation in 0u64..16, small in 0u64..16) {
+    fn any_words_are_a_command_or_an_offence(words: [u64; 4], operation in 0u64..32, small in 0u64..64) {
         let near = [words[0] & !0xff_ffff | operation | small << 16, words[1] & 0xff, words[2], words[3]];
         for words in [words, near, [near[0] & 0xffff_ffff, near[1], near[2], near[3]]] {
             if let Ok(command) = Command::decode(words, &GEOMETRY) {

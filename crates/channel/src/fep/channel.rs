@@ -18,7 +18,7 @@ use crate::memory::{self, Incoming};
 use crate::offence::CLOSED_IN_ORDER;
 use crate::record::{address_words, info_words};
 use crate::sending::SendWord;
-use crate::{Command, Event, Offence, State};
+use crate::{Command, Event, Offence, State, queued};
 
 /// One application's channel: commands in, events and records out. Dropping it closes it.
 ///
@@ -216,10 +216,39 @@ impl AppChannel {
 
     // --- records ------------------------------------------------------------------------------------------------
 
-    /// Publishes a socket's state, after the cursors that belong to it.
+    /// Publishes a socket's state, after the cursors that belong to it. What is said of its queue of errors stays.
     pub fn publish_state(&mut self, socket: u32, state: State) {
-        if state != self.state(socket) {
-            self.store(socket, record_f::STATE, u64::from(state.bits()));
+        let before = self.shared.load_f(socket, record_f::STATE);
+        let queued = State::from_bits_truncate(before as u32) & State::HAS_QUEUED;
+        let word = before >> 32 << 32 | u64::from((state | queued).bits());
+        if word != before {
+            self.store(socket, record_f::STATE, word);
+        }
+    }
+
+    /// Publishes whether a socket's queue of errors holds any, and that it was given so many more. Who waits is told.
+    pub fn publish_queued(&mut self, socket: u32, has_any: bool, more: u32) {
+        let before = self.shared.load_f(socket, record_f::STATE);
+        let mut state = State::from_bits_truncate(before as u32);
+        state.set(State::HAS_QUEUED, has_any);
+        let given = ((before >> 32) as u32).wrapping_add(more);
+        self.store(socket, record_f::STATE, u64::from(given) << 32 | u64::from(state.bits()));
+        if more > 0 {
+            self.notify(socket);
+        }
+    }
+
+    /// Publishes an error that leaves the socket as it is; 0: the last one does not count any more.
+    pub fn publish_passing_error(&mut self, socket: u32, errno: i32) {
+        let before = self.shared.load_f(socket, record_f::ERROR);
+        if errno != 0 || before as u32 != 0 {
+            let count = ((before >> 32) as u32).wrapping_add(1);
+            self.store(socket, record_f::ERROR, counted(count, errno));
+        }
+        if errno != 0 {
+            self.notify(socket);
+            self.wake(socket, record_a::READER);
+            self.wake(socket, record_a::WRITER);
         }
     }
 
@@ -246,6 +275,25 @@ impl AppChannel {
     /// Publishes what INFO asked for; visible with the answer, until the next one is published.
     pub fn publish_info(&mut self, info: &tcp::TcpInfo) {
         self.shared.f.store_words(header_f::INFO, info_words(info));
+    }
+
+    /// Publishes what TAKE_ERROR asked for; visible with the answer, until the next one is published.
+    pub fn publish_queued_error(&mut self, error: &stack::QueuedError) {
+        let words = queued::encode(error);
+        self.shared.f.store_words(header_f::QUEUED_ERROR, words);
+        let payload = &error.payload[..queued::payload_len(words)];
+        self.shared.f.copy_in(header_f::QUEUED_ERROR + 8 * queued::HEAD_WORDS, payload);
+    }
+
+    /// Publishes what PATH_MTU asked for; visible with the answer.
+    pub fn publish_path_mtu(&mut self, path: u16, link: u16) {
+        let word = u64::from(path) | u64::from(link) << 32;
+        self.shared.f.word64(header_f::PATH_MTU).store(word, Ordering::Relaxed);
+    }
+
+    /// Publishes how narrow paths are at most; a datagram that fits need not be asked for.
+    pub fn publish_narrowest_mtu(&mut self, mtu: u16) {
+        self.shared.f.word32(header_f::NARROWEST_MTU).store(mtu.into(), Ordering::Relaxed);
     }
 
     /// Answers a command, with 0 for success. Sequence 0 wants no answer.
@@ -287,9 +335,9 @@ impl AppChannel {
         let reached = |cursor, mark| {
             self.shared.load_f(socket, cursor) >= self.shared.load_a(socket, mark, Ordering::Relaxed)
         };
-        let readable = state.intersects(State::ENDS_READING | State::LISTENING)
+        let readable = state.intersects(State::ENDS_READING | State::LISTENING | State::HAS_QUEUED)
             || reached(record_f::RECEIVED, record_a::READ_WAKE);
-        let writable = state.intersects(State::ENDS_WRITING)
+        let writable = state.intersects(State::ENDS_WRITING | State::HAS_QUEUED)
             || (reached(record_f::ACKED, record_a::WRITE_WAKE) && self.has_sent_enough(socket));
         if readable {
             self.wake(socket, record_a::READER);

@@ -66,6 +66,11 @@ impl DatagramRings {
         self.receive.publish(self.receive.written_to());
     }
 
+    /// Everything queued before this offset was handed to the stack.
+    pub fn sent_to(&self) -> u64 {
+        self.sent
+    }
+
     /// Sets the largest receive ring, rounded up to a power of two.
     pub fn set_receive_limit(&mut self, bytes: usize) {
         self.receive.set_limit(bytes);

@@ -12,6 +12,7 @@ use super::segments::Shared;
 use crate::Offence;
 use crate::layout::{MAX_RING_LOG2, PAGE_LOG2, RingLocation, record_a, record_f};
 use crate::mapping::Lease;
+use crate::retired::Retired;
 use crate::urgent::UrgentWord;
 
 /// The window with which connections begin, unless memory is scarce.
@@ -31,7 +32,7 @@ pub(super) struct ReceiveSide {
     ring: Option<Lease>,
     /// Rings that were replaced, each with what was published at that time: the application may read in it until its cursor
     /// is there.
-    retired: Vec<(u64, Lease)>,
+    retired: Retired,
     consumed: PeerCursor,
     /// Published.
     received: u64,
@@ -52,7 +53,7 @@ impl ReceiveSide {
             member: Member::new(&shared.budget),
             shared,
             ring: None,
-            retired: Vec::new(),
+            retired: Retired::default(),
             consumed: PeerCursor::default(),
             received: 0,
             written_to: 0,
@@ -111,8 +112,7 @@ impl ReceiveSide {
         self.consumed
             .advance(copy, self.received)
             .map_err(|_| if copy < before { Offence::ConsumedBackwards } else { Offence::ConsumedTooFar })?;
-        if self.retired.first().is_some_and(|&(until, _)| until <= copy) {
-            self.retired.retain(|&(until, _)| until > copy);
+        if self.retired.free_until(copy) {
             self.settle();
         }
         Ok(copy)
@@ -267,7 +267,7 @@ impl ReceiveSide {
         if let Some(old) = self.ring.take() {
             larger.copy_from(&old, self.consumed(), self.written_to.max(self.consumed()));
             if self.received > self.consumed() {
-                self.retired.push((self.received, old));
+                self.retired.push(self.received, old);
             }
         }
         self.ring = Some(larger);
@@ -277,7 +277,7 @@ impl ReceiveSide {
 
     /// Bytes of memory leased.
     fn held(&self) -> u64 {
-        self.retired.iter().map(|(_, ring)| ring.size()).chain([self.ring_size()]).sum::<usize>() as u64
+        (self.retired.bytes() + self.ring_size()) as u64
     }
 
     /// Tells the budget of memory that went back.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use stack::{DatagramBuffer, DatagramMeta, Full};
 
 use super::{LIMITS, bytes};
-use crate::app::{ReceiveDatagrams, SendDatagrams};
+use crate::app::{DatagramManner, ReceiveDatagrams, SendDatagrams};
 use crate::datagram::NOBODY;
 use crate::fep::{AppChannel, DatagramRings};
 use crate::{Command, Offence};
@@ -20,7 +20,7 @@ fn remote(port: u16) -> SocketAddr {
 const CAME: Instant = Instant::from_nanos(0x0123_4567_89ab_cdef);
 
 fn meta(port: u16) -> DatagramMeta {
-    DatagramMeta { remote: remote(port), local: remote(port.wrapping_add(1)), ttl: 64, tos: 3 }
+    DatagramMeta { remote: remote(port), local: remote(port.wrapping_add(1)), ttl: 64, tos: 3, segment: 0 }
 }
 
 /// Takes the commands of the only socket.
@@ -117,7 +117,8 @@ proptest! {
                     let data = bytes(port as u64, len);
                     let (first, second) = data.split_at(len / 3);
                     let fits = writer.has_room(len);
-                    match writer.send(to, &[IoSlice::new(first), IoSlice::new(second)], from, 0, 0) {
+                    let manner = DatagramManner { source: from, ..DatagramManner::default() };
+                    match writer.send(to, &[IoSlice::new(first), IoSlice::new(second)], &manner) {
                         Ok(count) => {
                             prop_assert_eq!(count, len);
                             hidden.push_back((to, from, data));
@@ -166,7 +167,7 @@ proptest! {
 fn what_is_too_long_is_refused() {
     let (fep, app) = crate::pair(&LIMITS).unwrap();
     let mut writer = SendDatagrams::new(app, 0);
-    let error = writer.send(None, &[IoSlice::new(&[0; 65_508])], None, 0, 0).unwrap_err();
+    let error = writer.send(None, &[IoSlice::new(&[0; 65_508])], &DatagramManner::default()).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
     let mut rings = fep.owner().datagrams();
     assert_eq!(rings.push(CAME, &meta(1), &[0; 65_536]), Err(Full));

@@ -55,6 +55,7 @@ impl Victim {
             local: "10.0.0.2:2".parse().unwrap(),
             ttl: 1,
             tos: 0,
+            segment: 0,
         };
         for (&socket, rings) in &mut self.datagrams {
             let _ = rings.push(base::Instant::ZERO, &meta, &[9; 700]);
@@ -449,7 +450,7 @@ fn datagram_records_that_lie_are_offences() {
     let layout = Layout::new(*World::new().fep.geometry()).unwrap();
     let area = layout.send_area;
     for word in [
-        65_536u64,      // too long for a datagram
+        65_535u64,      // as long as any, but not queued
         4096,           // longer than what is queued
         100,            // as well, with its header
         1 << 32,        // a pad over nothing

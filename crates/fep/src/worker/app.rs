@@ -6,6 +6,7 @@ use channel::Offence;
 use channel::fep::{AppChannel, DatagramRings, Owner};
 use stack::{SocketId, SocketOptions};
 
+use super::errors::ErrorQueues;
 use crate::clerk::Desk;
 
 /// Who an application is, by the kernel's word where it comes over a control socket.
@@ -108,6 +109,8 @@ pub(crate) struct Application {
     pub(crate) next_to_end: u32,
     /// Listeners with connections that found no free number.
     pub(crate) starved: Vec<u32>,
+    /// What its sockets' queues of errors hold.
+    pub(crate) errors: ErrorQueues,
     /// Sockets that are open or closing.
     pub(crate) open: u32,
     sockets: Vec<Entry>,
@@ -125,6 +128,7 @@ impl Application {
             ending: None,
             next_to_end: 0,
             starved: Vec::new(),
+            errors: ErrorQueues::default(),
             open: 0,
             sockets: Vec::new(),
         }

@@ -8,7 +8,6 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use base::Instant;
 use channel::{Command, Manner, Offence, State};
 use stack::{SocketError, SocketOption, SocketOptions};
-use tcp::TcpInfo;
 
 use super::app::{Ending, Entry, Live, LiveKind};
 use super::core::Core;
@@ -81,6 +80,15 @@ impl Core {
             }
             Command::UnknownOption { sequence, .. } => {
                 self.answer(app, socket, sequence, Err(libc::ENOPROTOOPT));
+            }
+            Command::TakeError { sequence, .. } => {
+                let answer = self.on_take_error(app, socket)?;
+                self.answer(app, socket, sequence, answer);
+            }
+            Command::Stamp { offset, stamp, .. } => self.on_stamp(now, app, socket, (offset, stamp))?,
+            Command::PathMtu { sequence, remote, .. } => {
+                let answer = self.on_path_mtu(now, app, socket, remote)?;
+                self.answer(app, socket, sequence, answer);
             }
             Command::Info { sequence, .. } => {
                 let answer = self.on_info(now, app, socket)?;
@@ -506,6 +514,9 @@ impl Core {
             SocketOption::ReceiveLimit(bytes) => SocketOption::ReceiveLimit(bytes.min(most)),
             other => other,
         };
+        if option == SocketOption::QueueErrors(false) {
+            self.forget_errors(app, socket);
+        }
         let live = match self.apps[app].entry(socket) {
             Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
             Entry::FreshTcp(options) => {
@@ -551,18 +562,6 @@ impl Core {
             }
             LiveKind::Bound | LiveKind::Listener => {}
         }
-    }
-
-    fn on_info(&mut self, now: Instant, app: u32, socket: u32) -> Result<Answer, Offence> {
-        let info = match self.apps[app].entry(socket) {
-            Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
-            Entry::FreshTcp(_) => Some(TcpInfo::of_closed()),
-            Entry::FreshUdp(_) => None,
-            Entry::Live(live) => self.stack.tcp_info(now, live.id),
-        };
-        let Some(info) = info else { return Ok(Err(EOPNOTSUPP)) };
-        self.apps[app].channel.publish_info(&info);
-        Ok(Ok(()))
     }
 
     /// The live socket of a number; `None` for one that has no address yet.

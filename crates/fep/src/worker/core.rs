@@ -82,6 +82,8 @@ pub(crate) struct Core {
     pub(super) unfilled: Waiting,
     /// Connections that are closed when output was asked for, and whether by a reset.
     pub(super) last_words: Vec<(stack::SocketId, bool)>,
+    /// How narrow paths are at most, as applications were told.
+    pub(super) narrowest_mtu: u16,
     /// Bytes of lent files that commands have asked for.
     pub(crate) filled_bytes: u64,
     /// Applications whose listeners wait for free numbers, and when that is tried again.
@@ -115,6 +117,7 @@ impl Core {
             withheld: Withheld::default(),
             unfilled: Waiting::default(),
             last_words: Vec::new(),
+            narrowest_mtu: 0,
             filled_bytes: 0,
             starved: Vec::new(),
             retry_at: None,
@@ -130,7 +133,8 @@ impl Core {
     }
 
     /// Takes an application in; its place in the table.
-    pub(crate) fn add(&mut self, application: Application) -> u32 {
+    pub(crate) fn add(&mut self, mut application: Application) -> u32 {
+        application.channel.publish_narrowest_mtu(self.stack.narrowest_mtu());
         self.applications_seen += 1;
         self.apps.0.insert(application) as u32
     }

@@ -13,6 +13,7 @@ mod accept;
 mod app;
 mod commands;
 mod core;
+mod errors;
 mod filling;
 mod idle;
 mod key;

@@ -5,6 +5,7 @@
 use base::Instant;
 use channel::{Offence, State};
 use stack::{Change, SocketId};
+use tcp::TcpInfo;
 
 use super::app::{Entry, Live, LiveKind};
 use super::core::Core;
@@ -16,6 +17,7 @@ const PUBLISH_BUDGET: usize = 4096;
 impl Core {
     /// Publishes what has changed; how many sockets that were.
     pub(crate) fn publish_changes(&mut self, now: Instant) -> usize {
+        self.publish_told();
         for count in 0..PUBLISH_BUDGET {
             match self.stack.poll_changed() {
                 None => return count,
@@ -34,6 +36,7 @@ impl Core {
 
     /// The number is free again.
     pub(super) fn release(&mut self, app: u32, socket: u32) {
+        self.apps[app].errors.forget(socket);
         self.apps[app].remove(socket);
         self.apps[app].channel.release_socket(socket);
     }
@@ -58,10 +61,12 @@ impl Core {
         match kind {
             LiveKind::Connection => {
                 self.guarded(app, |core| core.publish_connection(now, app, socket));
+                self.publish_stamps(now, app, socket);
             }
             LiveKind::Listener => self.accept_waiting(now, app, socket),
             LiveKind::Udp => {
                 self.publish_udp(app, socket);
+                self.publish_stamps(now, app, socket);
                 self.watch_for_idleness(now, key);
             }
             LiveKind::Bound => {}
@@ -151,6 +156,24 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// INFO.
+    pub(super) fn on_info(
+        &mut self,
+        now: Instant,
+        app: u32,
+        socket: u32,
+    ) -> Result<Result<(), i32>, Offence> {
+        let info = match self.apps[app].entry(socket) {
+            Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
+            Entry::FreshTcp(_) => Some(TcpInfo::of_closed()),
+            Entry::FreshUdp(_) => None,
+            Entry::Live(live) => self.stack.tcp_info(now, live.id),
+        };
+        let Some(info) = info else { return Ok(Err(libc::EOPNOTSUPP)) };
+        self.apps[app].channel.publish_info(&info);
+        Ok(Ok(()))
     }
 
     fn watch_for_idleness(&mut self, now: Instant, key: Key) {

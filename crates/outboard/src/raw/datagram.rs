@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use channel::State;
 
+use super::errors::MOST_PAYLOAD;
 use super::sides::{ReceiveSide, SendSide};
 use super::socket::{Socket, errno};
 use super::{Datagram, DatagramOptions};
@@ -27,6 +28,10 @@ impl Socket {
         remote: Option<SocketAddr>,
         options: DatagramOptions,
     ) -> io::Result<usize> {
+        let length: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        if length > usize::from(u16::MAX) {
+            return Err(errno(libc::EMSGSIZE));
+        }
         if let Some(error) = self.take_error()? {
             return Err(error);
         }
@@ -49,9 +54,16 @@ impl Socket {
         }
         // To whom it was connected when this was called: it may be another, or nobody, when the stack takes it.
         let remote = remote.or_else(|| self.record().remote());
+        if let Some(remote) = remote {
+            if options.segment > 0 {
+                self.check_run(remote, length, options.segment.into())?;
+            } else if length > MOST_PAYLOAD || self.progress.refuses_long.load(Ordering::Relaxed) {
+                self.check_length(remote, length)?;
+            }
+        }
         let mut side = lock(&self.send.side);
         let SendSide::Datagrams(datagrams) = &mut *side else { return Err(errno(libc::EISCONN)) };
-        let outcome = datagrams.send(remote, buffers, options.source, options.ttl, options.tos);
+        let outcome = datagrams.send(remote, buffers, &options);
         self.look_after_memory();
         if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             self.progress.blocked_sends.fetch_add(1, Ordering::Relaxed);
@@ -63,6 +75,12 @@ impl Socket {
 
     /// Takes a datagram. `peek` leaves it.
     pub fn recv_from(&self, buffers: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<Datagram> {
+        // As on Linux an error comes before what was received before it.
+        if self.has_new_error()
+            && let Some(error) = self.take_error()?
+        {
+            return Err(error);
+        }
         let mut side = lock(&self.receive);
         let ReceiveSide::Datagrams(datagrams) = &mut *side else { return Err(errno(libc::EOPNOTSUPP)) };
         let datagram = datagrams.receive(buffers, peek)?;
@@ -74,6 +92,7 @@ impl Socket {
                 local: datagram.local,
                 ttl: datagram.ttl,
                 tos: datagram.tos,
+                segment: datagram.segment,
                 arrival_ns: datagram.arrival_ns,
             });
         }

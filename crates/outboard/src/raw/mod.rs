@@ -9,6 +9,7 @@
 
 mod bulk;
 mod datagram;
+mod errors;
 mod lend;
 mod patience;
 mod readiness;
@@ -19,14 +20,16 @@ mod unsent;
 mod urgent;
 mod waiter;
 
-pub use channel::Manner;
+pub use channel::app::DatagramManner as DatagramOptions;
 /// Fewer bytes of a lent file than this are copied.
 pub use channel::layout::MIN_FILL;
+pub use channel::{Manner, Stamp};
 pub(crate) use lend::Lender;
 pub use lend::LentFile;
 pub use patience::Patience;
 pub(crate) use sides::Sending;
 pub use sides::{Receiver, Sender};
 pub use socket::{Observer, Socket};
-pub use types::{Datagram, DatagramOptions, Interest, Options, Readiness, SocketOption};
+pub use stack::{ErrorOrigin, MtuDiscovery, QueuedError};
+pub use types::{Datagram, Interest, Options, Readiness, SocketOption};
 pub use waiter::{Waiter, spin};

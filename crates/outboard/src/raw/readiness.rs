@@ -25,6 +25,7 @@ impl Socket {
             Kind::Stream => self.stream_readiness(state),
         };
         ready.error = self.has_error();
+        ready.queued_errors = self.has_queued_errors();
         ready
     }
 
@@ -50,8 +51,8 @@ impl Socket {
             writable: send_closed || self.has_room(),
             peer_closed,
             hangup: closed || (peer_closed && send_closed),
-            error: false,
             urgent: self.has_urgent(),
+            ..Readiness::default()
         }
     }
 
@@ -63,8 +64,7 @@ impl Socket {
             writable: self.has_room(),
             peer_closed: read_shut,
             hangup: read_shut && write_shut,
-            error: false,
-            urgent: false,
+            ..Readiness::default()
         }
     }
 

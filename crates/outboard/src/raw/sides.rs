@@ -329,7 +329,7 @@ impl Sender<'_> {
         let state = socket.state();
         let closed =
             state.intersects(State::ENDS_WRITING) || socket.progress.write_shut.load(Ordering::Acquire);
-        if state.contains(State::CONNECTED) && !closed {
+        if state.contains(State::CONNECTED) && !closed && !socket.has_new_error() {
             return Ok(());
         }
         if let Some(error) = socket.take_error()? {

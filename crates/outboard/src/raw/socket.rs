@@ -1,13 +1,15 @@
 //! A socket of an endpoint: opening, binding, listening, connecting, options, closing.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use channel::app::{ReceiveDatagrams, ReceiveStream, Record, SendDatagrams, SendStream};
 use channel::{Command, State};
+use stack::QueuedError;
 use tcp::{CongestionAlgorithm, Keepalive, TcpInfo};
 
 use super::bulk::Meter;
@@ -40,7 +42,7 @@ pub struct Socket {
     pub(super) receive: Mutex<ReceiveSide>,
     options: Mutex<Options>,
     /// One synchronous command at a time.
-    calling: Mutex<()>,
+    pub(super) calling: Mutex<()>,
     pub(super) progress: Progress,
 }
 
@@ -49,8 +51,18 @@ pub struct Socket {
 pub(super) struct Progress {
     /// Errors of the record's count that were taken.
     pub(super) errors_taken: AtomicU32,
+    /// An error that is to be told again; 0: none.
+    pub(super) kept_error: AtomicI32,
+    /// What this side has put into the queue of errors.
+    pub(super) own_errors: Mutex<VecDeque<QueuedError>>,
+    pub(super) has_own_errors: AtomicBool,
+    pub(super) own_errors_total: AtomicU32,
+    /// Sends that were to be told as copied.
+    pub(super) copied: AtomicU32,
+    /// A datagram that is too long for its path or link is refused.
+    pub(super) refuses_long: AtomicBool,
     /// The error that the stack is gone was taken.
-    end_taken: AtomicBool,
+    pub(super) end_taken: AtomicBool,
     /// `connect` was called, and (then) told that it succeeded.
     pub(super) connect_called: AtomicBool,
     pub(super) connect_told: AtomicBool,
@@ -385,23 +397,6 @@ impl Socket {
         }
     }
 
-    /// The error that waits, if any; taking it clears it. That the stack is gone is such an error, told once.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        let (count, number) = self.record().error();
-        if self.progress.errors_taken.swap(count, Ordering::AcqRel) != count {
-            return Ok(Some(errno(number)));
-        }
-        if self.endpoint.is_dead() && !self.progress.end_taken.swap(true, Ordering::AcqRel) {
-            return Ok(Some(errno(libc::ENETDOWN)));
-        }
-        Ok(None)
-    }
-
-    pub(super) fn has_error(&self) -> bool {
-        self.record().error().0 != self.progress.errors_taken.load(Ordering::Acquire)
-            || (self.endpoint.is_dead() && !self.progress.end_taken.load(Ordering::Acquire))
-    }
-
     /// The local address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.record().local().ok_or_else(|| errno(libc::EINVAL))
@@ -414,7 +409,8 @@ impl Socket {
         if !state.contains(State::CONNECTED) || ended {
             return Err(errno(libc::ENOTCONN));
         }
-        record.remote().ok_or_else(|| errno(libc::ENOTCONN))
+        // Linux: a datagram socket connected to port 0 sends, and has no peer.
+        record.remote().filter(|remote| remote.port() != 0).ok_or_else(|| errno(libc::ENOTCONN))
     }
 
     /// Sets an option.
@@ -430,6 +426,10 @@ impl Socket {
             SocketOption::SendBuffer(bytes) => self.set_send_limit(bytes as usize),
             SocketOption::ReceiveLowWater(bytes) => self.progress.low_water.store(bytes, Ordering::Relaxed),
             SocketOption::UrgentInline(on) => self.set_urgent_inline(on),
+            SocketOption::MtuDiscovery(manner) => {
+                self.progress.refuses_long.store(manner.refuses(), Ordering::Relaxed);
+            }
+            SocketOption::QueueErrors(false) => self.forget_own_errors(),
             SocketOption::NotSentLowWater(bytes) => self.set_not_sent_low_water(bytes),
             _ => {}
         }
@@ -583,7 +583,9 @@ fn for_stack(option: SocketOption, before: &Options, after: &Options) -> Option<
         SocketOption::ReceiveBuffer(bytes) => stack::SocketOption::ReceiveLimit(bytes),
         SocketOption::FastOpen(limit) => stack::SocketOption::FastOpen(limit),
         SocketOption::FastOpenConnect(on) => stack::SocketOption::FastOpenConnect(on),
-        SocketOption::MayFragment(on) => stack::SocketOption::MayFragment(on),
+        SocketOption::MtuDiscovery(manner) => stack::SocketOption::MtuDiscovery(manner),
+        SocketOption::QueueErrors(on) => stack::SocketOption::QueueErrors(on),
+        SocketOption::ReceiveRuns(on) => stack::SocketOption::ReceiveRuns(on),
         SocketOption::NotSentLowWater(bytes) => stack::SocketOption::TellSent(bytes > 0),
         SocketOption::DeferAccept(time) => {
             stack::SocketOption::DeferAccept((!time.is_zero()).then(|| time.into()))

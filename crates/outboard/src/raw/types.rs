@@ -1,8 +1,9 @@
 //! The small values of the raw interface: what to wait for, what is ready, options, a datagram's fate.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use stack::MtuDiscovery;
 use tcp::CongestionAlgorithm;
 
 /// What a caller wants to wait for.
@@ -36,6 +37,8 @@ pub struct Readiness {
     pub hangup: bool,
     /// An error waits to be taken.
     pub error: bool,
+    /// The queue of errors holds something: poll(2) calls that an error, but nobody who waits to read or write is woken for it.
+    pub queued_errors: bool,
     /// An urgent byte has come that was neither received nor passed (`POLLPRI`). Whoever waits to read is woken for it.
     pub urgent: bool,
 }
@@ -100,8 +103,12 @@ pub enum SocketOption {
     /// `TCP_NOTSENT_LOWAT`: a send queues more only while fewer bytes than this are queued and not sent, and the socket is
     /// writable while twice as many are fewer; 0: that does not matter.
     NotSentLowWater(u32),
-    /// The packets of a stream may be fragmented on the way (`IP_MTU_DISCOVER`: do not).
-    MayFragment(bool),
+    /// What is done about packets that are too long for their path (`IP_MTU_DISCOVER`).
+    MtuDiscovery(MtuDiscovery),
+    /// ICMP errors, and what is too long to be sent, are kept to be taken one by one (`IP_RECVERR`).
+    QueueErrors(bool),
+    /// Datagrams that were sent as a run may be received as one (`UDP_GRO`).
+    ReceiveRuns(bool),
     /// How many connections of a listener may have begun with data in their SYN (TCP Fast Open) and not yet finished the
     /// handshake; 0: none.
     FastOpen(u32),
@@ -160,8 +167,12 @@ pub struct Options {
     pub receive_low_water: u32,
     /// See [`SocketOption::NotSentLowWater`].
     pub not_sent_low_water: u32,
-    /// See [`SocketOption::MayFragment`].
-    pub may_fragment: bool,
+    /// See [`SocketOption::MtuDiscovery`].
+    pub mtu_discovery: MtuDiscovery,
+    /// See [`SocketOption::QueueErrors`].
+    pub queue_errors: bool,
+    /// See [`SocketOption::ReceiveRuns`].
+    pub receive_runs: bool,
     /// See [`SocketOption::FastOpen`].
     pub fast_open: u32,
     /// See [`SocketOption::FastOpenConnect`].
@@ -194,7 +205,8 @@ impl Options {
             (self.receive_buffer != fresh.receive_buffer).then_some(Set::ReceiveBuffer(self.receive_buffer)),
             self.fast_open_connect.then_some(Set::FastOpenConnect(true)),
             (self.not_sent_low_water > 0).then_some(Set::NotSentLowWater(self.not_sent_low_water)),
-            self.may_fragment.then_some(Set::MayFragment(true)),
+            (self.mtu_discovery != fresh.mtu_discovery).then_some(Set::MtuDiscovery(self.mtu_discovery)),
+            self.queue_errors.then_some(Set::QueueErrors(true)),
         ]
         .into_iter()
         .flatten()
@@ -225,7 +237,9 @@ impl Options {
             SocketOption::SendBuffer(bytes) => self.send_buffer = bytes,
             SocketOption::ReceiveLowWater(bytes) => self.receive_low_water = bytes.max(1),
             SocketOption::NotSentLowWater(bytes) => self.not_sent_low_water = bytes,
-            SocketOption::MayFragment(on) => self.may_fragment = on,
+            SocketOption::MtuDiscovery(manner) => self.mtu_discovery = manner,
+            SocketOption::QueueErrors(on) => self.queue_errors = on,
+            SocketOption::ReceiveRuns(on) => self.receive_runs = on,
             SocketOption::FastOpen(limit) => self.fast_open = limit,
             SocketOption::FastOpenConnect(on) => self.fast_open_connect = on,
             SocketOption::DeferAccept(time) => self.defer_accept = time,
@@ -259,7 +273,9 @@ impl Default for Options {
             send_buffer: 0,
             receive_low_water: 1,
             not_sent_low_water: 0,
-            may_fragment: false,
+            mtu_discovery: MtuDiscovery::default(),
+            queue_errors: false,
+            receive_runs: false,
             fast_open: 0,
             fast_open_connect: false,
             defer_accept: Duration::ZERO,
@@ -282,17 +298,8 @@ pub struct Datagram {
     pub ttl: u8,
     /// The type of service that it came with.
     pub tos: u8,
+    /// Not 0: it is a run of datagrams of this length, the last of which may be shorter.
+    pub segment: u16,
     /// When it came, in nanoseconds of CLOCK_MONOTONIC.
     pub arrival_ns: u64,
-}
-
-/// What one datagram is sent with instead of the socket's; 0: as the socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DatagramOptions {
-    /// The time to live.
-    pub ttl: u8,
-    /// The type of service.
-    pub tos: u8,
-    /// The address that it is from, one of the stack's; `None`: the socket's, or that of the route.
-    pub source: Option<IpAddr>,
 }

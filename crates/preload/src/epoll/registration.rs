@@ -39,6 +39,7 @@ struct State {
     told: u32,
     received: u64,
     blocked: u64,
+    errors: u32,
 }
 
 /// What to do with a registration that was looked at.
@@ -58,7 +59,7 @@ impl Registration {
             core,
             fd,
             socket,
-            state: Mutex::new(State { event, told: 0, received: 0, blocked: 0 }),
+            state: Mutex::new(State { event, told: 0, received: 0, blocked: 0, errors: 0 }),
             queued: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         }
@@ -67,7 +68,7 @@ impl Registration {
     /// The program changed what it wants; what is ready counts as new.
     pub(super) fn rearm(&self, event: epoll_event) {
         let event = with_ends(event);
-        *self.lock() = State { event, told: 0, received: 0, blocked: 0 };
+        *self.lock() = State { event, told: 0, received: 0, blocked: 0, errors: 0 };
     }
 
     /// Whether it was registered with `EPOLLEXCLUSIVE`.
@@ -134,6 +135,7 @@ impl Registration {
         }
         // Counters before readiness: what comes in between is an edge of its own.
         let (received, blocked) = (socket.received_total(), socket.blocked_sends());
+        let errors = socket.errors_total();
         let ready = bits_of(socket.poll_ready(interest_of(wanted)));
         let told = ready & wanted & !MANNER;
         if told == 0 {
@@ -144,8 +146,10 @@ impl Registration {
         if wanted & EDGE != 0 {
             let fresh = told & !state.told
                 | if received != state.received { told & (IN | PRI) } else { 0 }
-                | if blocked != state.blocked { told & OUT } else { 0 };
+                | if blocked != state.blocked { told & OUT } else { 0 }
+                | if errors != state.errors { told & ERR } else { 0 };
             (state.told, state.received, state.blocked) = (told, received, blocked);
+            state.errors = errors;
             if fresh == 0 {
                 return Verdict::Quiet;
             }
@@ -185,7 +189,7 @@ pub(crate) fn bits_of(ready: Readiness) -> u32 {
     if ready.hangup {
         bits |= HUP;
     }
-    if ready.error {
+    if ready.error || ready.queued_errors {
         bits |= ERR;
     }
     bits

@@ -79,4 +79,8 @@ void messages_cases(void);
 void exhausted_cases(void);
 void choices_cases(void);
 void matrix_cases(void);
+void errors_cases(void);
+void segments_cases(void);
+void stamps_cases(void);
+void several_cases(void);
 #endif

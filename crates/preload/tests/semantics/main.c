@@ -58,6 +58,10 @@ int main(int count, char **arguments) {
     run("messages", messages_cases, only);
     run("choices", choices_cases, only);
     run("matrix", matrix_cases, only);
+    run("errors", errors_cases, only);
+    run("segments", segments_cases, only);
+    run("stamps", stamps_cases, only);
+    run("several", several_cases, only);
     if (only) {
         run("exhausted", exhausted_cases, only);
         run("leave-exit", leave_by_exit, only);

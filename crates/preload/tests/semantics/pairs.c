@@ -68,7 +68,7 @@ static void waiting(void) {
     say("trunc waits for all %s", result(recv(ends[1], NULL, 5, MSG_TRUNC | MSG_WAITALL)));
     int low = 4;
     setsockopt(ends[1], SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low);
-    set_timeout(ends[1], SO_RCVTIMEO, 5000);
+    set_timeout(ends[1], SO_RCVTIMEO, 800);
     send(ends[0], "fg", 2, 0);
     pause_ms(30);
     say("below the mark, not waiting %s", result(recv(ends[1], buffer, 10, MSG_DONTWAIT | MSG_PEEK)));

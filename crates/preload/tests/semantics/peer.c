@@ -1,5 +1,6 @@
 /* The other end: one process a connection; the first line says what to do. */
 #include "common.h"
+#include <netinet/ip_icmp.h>
 
 static void reset(int fd) {
     struct linger linger = {1, 0};
@@ -81,6 +82,63 @@ static void read_urgent(int fd) {
     close(fd);
 }
 
+static uint16_t checksum(const unsigned char *bytes, int length) {
+    uint32_t sum = 0;
+    for (int i = 0; i < length; i++)
+        sum += i % 2 ? bytes[i] : bytes[i] << 8;
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return htons(~sum);
+}
+
+/* Answers datagrams to a port of its own, which it tells, with an ICMP error: type and code in the upper bytes of the number,
+ * the second half of the message's second word in the lower. A byte tells that one was sent. */
+static void complain(int fd, long number) {
+    int udp = socket(AF_INET, SOCK_DGRAM, 0), raw = socket(AF_INET, SOCK_RAW, IPPROTO_ICMP);
+    struct sockaddr_in own, from;
+    socklen_t size = sizeof own;
+    getsockname(fd, (struct sockaddr *)&own, &size);
+    own.sin_port = 0;
+    bind(udp, (struct sockaddr *)&own, sizeof own);
+    getsockname(udp, (struct sockaddr *)&own, &size);
+    dprintf(fd, "%d\n", ntohs(own.sin_port));
+    for (;;) {
+        unsigned char message[600] = {number >> 24, number >> 16, 0, 0, 0, 0, number >> 8, number};
+        struct pollfd entries[2] = {{fd, POLLIN, 0}, {udp, POLLIN, 0}};
+        poll(entries, 2, -1);
+        if (!entries[1].revents)
+            break;
+        size = sizeof from;
+        long count = recvfrom(udp, message + 36, 500, 0, (struct sockaddr *)&from, &size);
+        if (count < 0)
+            continue;
+        if (message[0] == ICMP_PARAMETERPROB) {
+            message[4] = number >> 8;
+            message[6] = message[7] = 0;
+        }
+        unsigned char *ip = message + 8, *header = message + 28;
+        int whole = 28 + count;
+        unsigned char fields[20] = {0x45, 0, whole >> 8, whole, 0, 0, 0x40, 0, 64, IPPROTO_UDP};
+        memcpy(ip, fields, sizeof fields);
+        memcpy(ip + 12, &from.sin_addr, 4);
+        memcpy(ip + 16, &own.sin_addr, 4);
+        uint16_t sum = checksum(ip, 20);
+        memcpy(ip + 10, &sum, 2);
+        memcpy(header, &from.sin_port, 2);
+        memcpy(header + 2, &own.sin_port, 2);
+        header[4] = (8 + count) >> 8;
+        header[5] = 8 + count;
+        sum = checksum(message, 36 + count);
+        memcpy(message + 2, &sum, 2);
+        from.sin_port = 0;
+        sendto(raw, message, 36 + count, 0, (struct sockaddr *)&from, sizeof from);
+        write_all(fd, "t", 1);
+    }
+    close(raw);
+    close(udp);
+    close(fd);
+}
+
 static void serve(int fd, struct sockaddr_in from) {
     char line[200], what[100] = "";
     long number = 0;
@@ -97,6 +155,8 @@ static void serve(int fd, struct sockaddr_in from) {
         sink(fd, 1);
     else if (strcmp(what, "source") == 0)
         source(fd, number);
+    else if (strcmp(what, "icmp") == 0)
+        complain(fd, number);
     else if (strcmp(what, "close") == 0)
         close(fd);
     else if (strcmp(what, "reset") == 0)

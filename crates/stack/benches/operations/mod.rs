@@ -272,7 +272,7 @@ impl World {
     /// Sends a datagram and waits until it is there; says where from.
     fn datagram(&mut self, from: End, to: End, remote: SocketAddr, len: usize) -> SocketAddr {
         let local = SocketAddr::from(([0, 0, 0, 0], 0));
-        let meta = DatagramMeta { remote, local, ttl: 0, tos: 0 };
+        let meta = DatagramMeta { remote, local, ttl: 0, tos: 0, segment: 0 };
         let sender = &mut self.hosts[from.0];
         sender.datagrams(from.1).expect("it is open").to_send = Some((meta, len));
         sender.udp_send(from.1).expect("it is open");

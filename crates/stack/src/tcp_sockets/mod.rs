@@ -112,7 +112,7 @@ impl<B: BufferFamily> Stack<B> {
 
     /// Whether its owner wants to hear of what is sent ([`SocketOption::TellSent`]).
     pub fn tells_sent(&self, id: SocketId) -> bool {
-        self.sockets.get(id.into()).is_some_and(|socket| socket.tells_sent)
+        self.sockets.get(id.into()).is_some_and(|socket| socket.wants.sent())
     }
 
     /// Both at once.
@@ -183,7 +183,7 @@ impl<B: BufferFamily> Stack<B> {
     /// Tells an owned connection something that may make it send; what comes of it is settled when it is polled.
     fn tell_tcp(&mut self, id: SocketId, tell: impl FnOnce(&mut tcp::Connection)) {
         let Some(socket) = self.sockets.get_mut(id.into()) else { return };
-        let tells_sent = socket.tells_sent;
+        let tells_sent = socket.wants.sent();
         let Some(tcp) = socket.tcp_mut() else { return };
         tell(&mut tcp.connection);
         if tells_sent {
@@ -376,10 +376,17 @@ impl<B: BufferFamily> Stack<B> {
         let mut last = None;
         while let Some(segment) = tcp.connection.poll_segment(now, &limit) {
             self.stats.drop_neighbour_failed += 1;
-            last = Some(segment.header.seq);
+            last = Some(segment.header);
         }
-        if let Some(seq) = last {
-            tcp.connection.handle_icmp_error(error, seq);
+        let is_opening = matches!(tcp.connection.state(), tcp::State::SynSent | tcp::State::SynReceived);
+        let tuple = tcp.tuple();
+        if let Some(header) = last {
+            tcp.connection.handle_icmp_error(error, header.seq);
+            if is_opening {
+                let mut bytes = [0; wire::tcp::MAX_HEADER_LEN];
+                let length = header.emit(&mut bytes);
+                self.on_attempt_undeliverable(index, &tuple, &bytes[..length]);
+            }
         }
         // What is still wanted waits for a timer: asking again at once would be to ask for ever.
         self.settle_with(now, index, before, true);
@@ -460,6 +467,8 @@ fn apply_option(now: Instant, connection: &mut tcp::Connection, option: SocketOp
         | SocketOption::Ttl(_)
         | SocketOption::Tos(_)
         | SocketOption::TellSent(_)
-        | SocketOption::MayFragment(_) => {}
+        | SocketOption::QueueErrors(_)
+        | SocketOption::ReceiveRuns(_)
+        | SocketOption::MtuDiscovery(_) => {}
     }
 }

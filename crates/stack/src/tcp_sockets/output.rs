@@ -77,11 +77,12 @@ impl<B: BufferFamily> Stack<B> {
         let Some(socket) = self.sockets.get_index_mut(index) else { return Turn::Done };
         let packet = |tuple: &FourTuple| {
             let (source, destination) = v4(tuple)?;
-            let (ttl, tos, dont_fragment) = (socket.ttl, socket.tos & !3, !socket.may_fragment);
+            let (ttl, tos, dont_fragment) =
+                (socket.ttl, socket.tos & !3, !socket.mtu_discovery.may_fragment());
             Some(Outgoing { source, destination, protocol: Protocol::TCP, ttl, tos, dont_fragment })
         };
         let Some(packet) = socket.tcp().and_then(|tcp| packet(&tcp.tuple())) else { return Turn::Done };
-        let tells_sent = socket.tells_sent;
+        let tells_sent = socket.wants.sent();
         let Some(tcp) = socket.tcp_mut() else { return Turn::Done };
         let before = Glance::at(&tcp.connection);
         tcp.connection.set_window_share(tcp.stream.share());

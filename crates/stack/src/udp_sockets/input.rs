@@ -36,6 +36,7 @@ impl<B: BufferFamily> Stack<B> {
             local: tuple.local,
             ttl: packet.header.ttl,
             tos: packet.tos(),
+            segment: 0,
         };
         if packet.to_group {
             self.deliver_to_all(now, &meta, payload);

@@ -59,6 +59,8 @@ impl<B: BufferFamily> Stack<B> {
             path: None,
             error: None,
             broadcast: options.broadcast,
+            receives_runs: options.receive_runs,
+            sent_of_run: 0,
         };
         let socket = Socket::new(Kind::Udp(Box::new(udp)), Some(manner), options, self.config.ttl);
         let key = self.sockets.insert(socket);
