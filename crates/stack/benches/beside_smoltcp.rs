@@ -10,7 +10,7 @@
 //! fills the one buffer of the link, and its peer reads it there; Outboard's peer is given headers and payload as they stand.
 //! `queue`: frames are copied into a queue and taken from it.
 //!
-//! *The applications* write what there is room for, at most 64 KiB a turn, and read what has come. `only count`: they say how many bytes
+//! *The applications* write what there is room for, at most 128 KiB a turn, and read what has come. `only count`: they say how many bytes
 //! they have written and read in the stacks' buffers, as those of smoltcp's own benchmark do, so that it is the stacks that are
 //! measured. `every byte`: they write a pattern and compare all that arrives, whose time is the same for both stacks. Before every row
 //! a slice is carried whose bytes are all compared, whichever it is.

@@ -13,7 +13,7 @@ use wire::ethernet::EthernetAddress;
 use wire::frame::{Capabilities, ChecksumOut, Medium, RxFrame, TxFrame};
 
 /// The most that the application writes in a turn.
-pub(crate) const CHUNK: usize = 64 << 10;
+pub(crate) const CHUNK: usize = 128 << 10;
 /// The stream repeats itself after so many bytes.
 const PERIOD: usize = 16 << 10;
 const PORT: u16 = 80;
@@ -203,10 +203,9 @@ impl ReceiveBuffer for FixedStream {
         Ok(())
     }
 
-    fn place_verified(&mut self, offset: u64, bytes: &[u8], sum: Sum) -> Result<bool, NoMemory> {
-        let [first, second] = self.receive.room(offset, bytes.len());
-        let (head, tail) = bytes.split_at(first.len());
-        let good = sum.copy_and_add(first, head).copy_and_add(second, tail).finish() == 0;
+    fn place_verified(&mut self, offset: u64, bytes: [&[u8]; 2], sum: Sum) -> Result<bool, NoMemory> {
+        let [first, second] = self.receive.room(offset, bytes[0].len() + bytes[1].len());
+        let good = sum.copy_across([first, second], bytes).finish() == 0;
         if !good {
             first.fill(0);
             second.fill(0);

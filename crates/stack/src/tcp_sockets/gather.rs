@@ -148,7 +148,7 @@ impl<B: BufferFamily> Stack<B> {
         let Some(sum) = gathered.next(frame) else { return false };
         let socket = self.sockets.get_index_mut(gathered.index);
         let Some(tcp) = socket.and_then(|socket| socket.tcp_mut()) else { return false };
-        if tcp.stream.place_verified(gathered.offset, frame.payload, sum) != Ok(true) {
+        if tcp.stream.place_verified(gathered.offset, [frame.payload, &[]], sum) != Ok(true) {
             return false;
         }
         gathered.count += 1;

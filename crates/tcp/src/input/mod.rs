@@ -18,7 +18,7 @@ use wire::tcp::{Flags, Header};
 
 use crate::connection::Connection;
 use crate::input::predict::Foreseen;
-use crate::segment::{NoMemory, ReceiveBuffer, SegmentIn};
+use crate::segment::{ReceiveBuffer, SegmentIn};
 use crate::state::{Event, State};
 use crate::timer::Stamp;
 use crate::verdict::Verdict;
@@ -77,7 +77,7 @@ impl Connection {
         if self.state != State::Established || self.foresee(segment, len) != Some(Foreseen::Data) {
             return Unverified::NotTaken;
         }
-        let placed = place_verified(receive, self.received_to(), [segment.payload, rest], sum);
+        let placed = receive.place_verified(self.received_to(), [segment.payload, rest], sum);
         if placed == Ok(false) {
             return Unverified::Damaged;
         }
@@ -182,24 +182,4 @@ impl Connection {
             self.pending.ack = true;
         }
     }
-}
-
-/// Places payload that stands in two places, if it is what `sum` says. The second part is summed before and copied after the first:
-/// that is a pass more, of a part that there seldom is.
-fn place_verified(
-    receive: &mut impl ReceiveBuffer,
-    offset: u64,
-    [first, second]: [&[u8]; 2],
-    sum: Sum,
-) -> Result<bool, NoMemory> {
-    if second.is_empty() {
-        return receive.place_verified(offset, first, sum);
-    }
-    let padding = |len: usize| &[0][..len % 2];
-    // It stands where it stands behind the first part, and is as long as whole words are.
-    let behind = Sum::of(padding(first.len())).add(second).add(padding(first.len() + second.len()));
-    if !receive.place_verified(offset, first, sum.join(behind))? {
-        return Ok(false);
-    }
-    receive.place(offset + first.len() as u64, second).map(|()| true)
 }
