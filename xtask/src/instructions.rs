@@ -24,15 +24,28 @@ const SENDER: &[&str] =
 const RECEIVER: &[&str] =
     &["server_output", "server_input", "server_consumed", "server_changes", "server_deadlines"];
 
+const HANDED: &[&str] = &[
+    "handed_forward",
+    "handed_back",
+    "client_queued",
+    "client_changes",
+    "client_deadlines",
+    "server_consumed",
+    "server_changes",
+    "server_deadlines",
+];
+
 const OPERATION: &[&str] = &["counted_operation"];
 
-const FIGURES: [Figure; 24] = [
+const FIGURES: [Figure; 26] = [
     figure("segment_of_1448_sender", &["stream", "65536", "1500"], SENDER),
     figure("segment_of_1448_receiver", &["stream", "65536", "1500"], RECEIVER),
     figure("segment_of_1448_by_twos_sender", &["stream", "2896", "1500"], SENDER),
     figure("segment_of_1448_by_twos_receiver", &["stream", "2896", "1500"], RECEIVER),
     figure("1448_bytes_of_65535_sender", &["stream", "65536", "65535"], SENDER),
     figure("1448_bytes_of_65535_receiver", &["stream", "65536", "65535"], RECEIVER),
+    figure("segment_of_1448_handed_over_both_ends", &["handed", "65536", "1500"], HANDED),
+    figure("1448_bytes_of_65535_handed_over_both_ends", &["handed", "65536", "65535"], HANDED),
     figure("connection_opened_and_closed_both_ends", &["churn"], &["open_and_close"]),
     figure("operation_crr_across_a_link", &["operation", "crr", "2", "1000"], OPERATION),
     figure("operation_crr_on_one_stack", &["operation", "crr", "1", "1000"], OPERATION),

@@ -5,7 +5,8 @@
 //! cargo bench -p outboard-stack --bench cost -- connections  # a table: time beside 10, 1,000 and 100,000 connections
 //! ```
 //!
-//! `stream CHUNK MTU` carries one stream, of which the application writes and reads CHUNK bytes at a time; `churn` opens and
+//! `stream CHUNK MTU` carries one stream, of which the application writes and reads CHUNK bytes at a time; `handed` does so over
+//! a link that hands every frame over while it is sent; `churn` opens and
 //! closes connections; `beside COUNT` sends two segments on one connection after the other of so many, the second of them twice;
 //! `operation crr|rr|udp_rr|stream HOSTS COUNT` does so many operations of a workload between two hosts, or on one. Each says
 //! on standard output how many units its work was. What is counted is named by the functions that it runs through.
@@ -46,6 +47,10 @@ fn main() -> ExitCode {
             let (Some(chunk), Some(mtu)) = (number(chunk), number(mtu)) else { return usage() };
             stream(chunk, mtu as u16);
         }
+        ["handed", chunk, mtu] => {
+            let (Some(chunk), Some(mtu)) = (number(chunk), number(mtu)) else { return usage() };
+            handed(chunk, mtu as u16);
+        }
         ["churn"] => churn(),
         ["beside", count] => {
             let Some(count) = number(count) else { return usage() };
@@ -68,7 +73,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: cost [connections | stream CHUNK MTU | churn | beside COUNT | operation KIND HOSTS COUNT]"
+        "usage: cost [connections | stream CHUNK MTU | handed CHUNK MTU | churn | beside COUNT | operation KIND HOSTS COUNT]"
     );
     ExitCode::from(2)
 }
@@ -80,6 +85,18 @@ fn stream(chunk: usize, mtu: u16) {
     while transfer.read < STREAM_SEGMENTS * SEGMENT {
         now += Duration::from_micros(20);
         transfer.turn(now);
+    }
+    println!("units {}", transfer.read / SEGMENT);
+}
+
+/// The same over a link that hands each frame over while it is sent.
+fn handed(chunk: usize, mtu: u16) {
+    let mut transfer = Transfer::handed(mtu, 256 << 10);
+    transfer.chunk = chunk;
+    let mut now = transfer.pair.now;
+    while transfer.read < STREAM_SEGMENTS * SEGMENT {
+        now += Duration::from_micros(20);
+        transfer.turn_handed(now);
     }
     println!("units {}", transfer.read / SEGMENT);
 }

@@ -13,7 +13,7 @@ use wire::frame::RxFrame;
 use crate::InterfaceId;
 use crate::buffers::BufferFamily;
 use crate::stack::Stack;
-use crate::tcp_sockets::Gathered;
+use crate::tcp_sockets::{Gathered, Split};
 
 /// Received frames that are processed at one time, one after the other.
 pub struct Batch<'a, B: BufferFamily> {
@@ -41,14 +41,71 @@ impl<B: BufferFamily> Batch<'_, B> {
     /// Takes a frame in that the device received at `arrival`; see [`Stack::handle_frame_at`].
     pub fn handle_frame_at(&mut self, arrival: Instant, interface: InterfaceId, frame: &RxFrame<'_>) {
         if let Some(gathered) = &mut self.gathered {
-            if self.stack.gather(gathered, arrival, interface, frame) {
+            if let Some(split) = Split::of(frame, gathered.link_len)
+                && self.stack.gather(gathered, arrival, interface, &split)
+            {
                 return;
             }
             self.tell();
         }
-        if self.stack.take_frame(self.now, arrival, interface, frame) {
-            self.gathered = self.stack.begin_gathering(arrival, interface, frame);
+        if self.stack.take_frame(self.now, arrival, interface, frame)
+            && let Some(link_len) = self.stack.link_header_len(interface)
+            && let Some(split) = Split::of(frame, link_len)
+        {
+            self.gathered = self.stack.begin_gathering(arrival, interface, &split);
         }
+    }
+
+    /// Takes a frame in whose headers and payload stand apart, as a sink is given them: for a link that hands frames from one
+    /// stack to another in the same program. The checksums are verified, and it comes to the same as the frame in one piece; but the
+    /// payload of a run is copied only once, from the sender's buffer to the receiver's. Anything else is put together first.
+    pub fn handle_parts(&mut self, interface: InterfaceId, headers: &[u8], payload: [&[u8]; 2]) {
+        self.handle_parts_at(self.now, interface, headers, payload);
+    }
+
+    /// The same of a frame that arrived at `arrival`.
+    pub fn handle_parts_at(
+        &mut self,
+        arrival: Instant,
+        interface: InterfaceId,
+        headers: &[u8],
+        payload: [&[u8]; 2],
+    ) {
+        if self.continue_with_parts(arrival, interface, headers, payload) {
+            return;
+        }
+        let mut whole = core::mem::take(&mut self.stack.put_together);
+        whole.clear();
+        for part in [headers, payload[0], payload[1]] {
+            whole.extend_from_slice(part);
+        }
+        self.handle_frame_at(arrival, interface, &RxFrame::plain(&whole));
+        self.stack.put_together = whole;
+    }
+
+    /// Takes a frame in parts in, if it continues a run.
+    #[inline]
+    fn continue_with_parts(
+        &mut self,
+        arrival: Instant,
+        interface: InterfaceId,
+        headers: &[u8],
+        payload: [&[u8]; 2],
+    ) -> bool {
+        if let Some(gathered) = &mut self.gathered {
+            if let Some(split) = Split::apart(headers, payload, gathered.link_len)
+                && self.stack.gather(gathered, arrival, interface, &split)
+            {
+                return true;
+            }
+            self.tell();
+        }
+        let Some(split) = Split::apart(headers, payload, 0) else { return false };
+        let taken = self.stack.take_apart(self.now, arrival, interface, split);
+        if taken {
+            self.gathered = self.stack.begin_gathering(arrival, interface, &split);
+        }
+        taken
     }
 
     fn tell(&mut self) {

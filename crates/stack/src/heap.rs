@@ -124,19 +124,20 @@ impl ReceiveBuffer for HeapStream {
         Some(self.receive.start)
     }
 
-    fn place_verified(&mut self, offset: u64, bytes: &[u8], sum: Sum) -> Result<bool, NoMemory> {
+    fn place_verified(&mut self, offset: u64, bytes: [&[u8]; 2], sum: Sum) -> Result<bool, NoMemory> {
         let ring = &mut self.receive;
-        if offset < ring.start || offset + bytes.len() as u64 > ring.start + DEFAULT_LIMIT as u64 {
-            return if sum.add(bytes).finish() == 0 {
-                self.place(offset, bytes).map(|()| true)
-            } else {
-                Ok(false)
-            };
+        let [head, tail] = bytes;
+        let len = head.len() + tail.len();
+        if offset < ring.start || offset + len as u64 > ring.start + DEFAULT_LIMIT as u64 {
+            if sum.add(head).add(tail).finish() != 0 {
+                return Ok(false);
+            }
+            self.place(offset, head)?;
+            return self.place(offset + head.len() as u64, tail).map(|()| true);
         }
         let end = ring.end;
-        let [first, second] = ring.room(offset, bytes.len());
-        let (head, tail) = bytes.split_at(first.len());
-        let good = sum.copy_and_add(first, head).copy_and_add(second, tail).finish() == 0;
+        let [first, second] = ring.room(offset, len);
+        let good = sum.copy_across([first, second], bytes).finish() == 0;
         if !good {
             first.fill(0);
             second.fill(0);

@@ -12,6 +12,7 @@ use crate::buffers::BufferFamily;
 use crate::icmp::IcmpKind;
 use crate::reassembly::{DatagramKey, Fragment, Outcome};
 use crate::stack::{Stack, Timer};
+use crate::tcp_sockets::Split;
 
 /// IP options that name a route: loose and strict source routing (RFC 791 §3.1).
 const LOOSE_SOURCE_ROUTE: u8 = 131;
@@ -97,7 +98,7 @@ impl<B: BufferFamily> Stack<B> {
             return false;
         };
         if link.capabilities.medium == Medium::Ip {
-            if self.continue_run(now, arrival, interface, frame) {
+            if self.continue_run(now, arrival, interface, Split::of(frame, 0)) {
                 return true;
             }
             self.handle_ip(now, arrival, interface, frame, false);
@@ -115,7 +116,7 @@ impl<B: BufferFamily> Stack<B> {
         match header.ethertype {
             EtherType::IPV4 | EtherType::IPV6 => {
                 let packet = RxFrame { bytes: payload, ..*frame };
-                if !to_group && self.continue_run(now, arrival, interface, &packet) {
+                if !to_group && self.continue_run(now, arrival, interface, Split::of(&packet, 0)) {
                     return true;
                 }
                 self.handle_ip(now, arrival, interface, &packet, to_group);
@@ -125,6 +126,30 @@ impl<B: BufferFamily> Stack<B> {
             _ => self.stats.drop_ether_type += 1,
         }
         false
+    }
+
+    /// Takes a frame of a link without link headers in if it continues the run in progress; else `false`, and nothing has changed
+    /// but that there is no run any more.
+    pub(crate) fn take_apart(
+        &mut self,
+        now: Instant,
+        arrival: Instant,
+        interface: InterfaceId,
+        frame: Split<'_>,
+    ) -> bool {
+        let taken = self.link_header_len(interface) == Some(0)
+            && self.continue_run(now, arrival, interface, Some(frame));
+        if taken {
+            self.stats.frames_in += 1;
+            self.stats.bytes_in += frame.frame_len() as u64;
+        }
+        taken
+    }
+
+    /// The length of the headers in front of an IP packet that comes in there.
+    pub(crate) fn link_header_len(&self, interface: InterfaceId) -> Option<usize> {
+        let link = self.interfaces.get(interface.index()).filter(|_| interface != InterfaceId::LOOPBACK)?;
+        Some(link.capabilities.medium.header_len())
     }
 
     /// Takes an IP packet in; `in_group_frame`: it came to all or to a group by its link header.

@@ -110,6 +110,8 @@ pub struct Stack<B: BufferFamily> {
     pub(crate) locals: Vec<(IpAddr, InterfaceId)>,
     /// From whom to whom, over which interface, a packet last passed the checks of its addresses.
     pub(crate) passed: Option<(InterfaceId, Ipv4Addr, Ipv4Addr)>,
+    /// Where a frame is put together that came in parts.
+    pub(crate) put_together: Vec<u8>,
     /// Segments of one flow that are under way one behind the other.
     pub(crate) run: Option<Run>,
     pub(crate) routes: RouteTable,
@@ -167,6 +169,7 @@ impl<B: BufferFamily> Stack<B> {
             interfaces: Vec::new(),
             locals: Vec::new(),
             passed: None,
+            put_together: Vec::new(),
             run: None,
             routes: RouteTable::default(),
             neighbours: Neighbours::new(config.max_neighbours, hash.clone()),

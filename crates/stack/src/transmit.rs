@@ -23,6 +23,8 @@ const CONTROL_BATCH: usize = 64;
 pub const TURN_BYTES: usize = 64 << 10;
 /// or this many frames.
 pub const TURN_FRAMES: usize = 16;
+/// For whom nobody else waits: as many of the usual size as those bytes are.
+const LONE_TURN_FRAMES: usize = 4 * TURN_FRAMES;
 /// Bytes that one call carries between own sockets without packets. Few: both ends go on when they hear of it, which is
 /// after the call.
 const LOCAL_BATCH_BYTES: usize = 128 << 10;
@@ -238,7 +240,9 @@ impl<B: BufferFamily> Stack<B> {
             let Some(socket) = self.sockets.get_index_mut(index) else { continue };
             socket.place = OutputPlace::Nowhere;
             self.sockets_polled += 1;
-            let mut budget = Budget { frames, turn_frames: TURN_FRAMES, turn_bytes: TURN_BYTES };
+            let alone = self.interfaces[interface.index()].ready.is_empty();
+            let turn_frames = if alone { LONE_TURN_FRAMES } else { TURN_FRAMES };
+            let mut budget = Budget { frames, turn_frames, turn_bytes: TURN_BYTES };
             let turn = match socket.kind {
                 Kind::Tcp(_) => self.turn_of_tcp(now, index, interface, sink, &mut budget),
                 Kind::Udp(_) => self.transmit_udp(now, index, interface, sink, &mut budget),

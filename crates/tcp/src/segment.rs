@@ -78,15 +78,21 @@ pub trait ReceiveBuffer {
     fn place(&mut self, offset: u64, bytes: &[u8]) -> Result<(), NoMemory>;
 
     /// Places bytes like [`place`](Self::place) if they are what `sum`, of all else that their checksum covers, says;
-    /// `false`: they are not, and nothing of them stays. A buffer that copies them can sum them in the same pass.
+    /// `false`: they are not, and nothing of them stays. They stand in two places, the second empty as a rule. A buffer that copies
+    /// them can sum them in the same pass.
     ///
     /// # Errors
-    /// `NoMemory`: nothing was placed.
-    fn place_verified(&mut self, offset: u64, bytes: &[u8], sum: Sum) -> Result<bool, NoMemory> {
-        if sum.add(bytes).finish() != 0 {
+    /// `NoMemory`: they were not placed, or not all; the segment is treated as not received.
+    fn place_verified(&mut self, offset: u64, bytes: [&[u8]; 2], sum: Sum) -> Result<bool, NoMemory> {
+        let [first, second] = bytes;
+        if sum.add(first).add(second).finish() != 0 {
             return Ok(false);
         }
-        self.place(offset, bytes).map(|()| true)
+        self.place(offset, first)?;
+        if !second.is_empty() {
+            self.place(offset + first.len() as u64, second)?;
+        }
+        Ok(true)
     }
 
     /// How far its reader has read, if the buffer can tell: the stream offset. The connection hears of that only now and then.

@@ -103,6 +103,31 @@ impl Sum {
         self.append(long_copy(&mut destination[..source.len()], source), source.len())
     }
 
+    /// Copies what stands in two places, one behind the other, to two others, and adds it.
+    ///
+    /// # Panics
+    /// If there is less room than there are bytes.
+    #[must_use]
+    #[inline]
+    pub fn copy_across(self, to: [&mut [u8]; 2], from: [&[u8]; 2]) -> Self {
+        let [first, second] = to;
+        if from[1].is_empty() && from[0].len() <= first.len() {
+            return self.copy_and_add(first, from[0]); // nearly always
+        }
+        self.copy_around(first, second, from)
+    }
+
+    #[inline(never)]
+    fn copy_around(self, first: &mut [u8], second: &mut [u8], [head, tail]: [&[u8]; 2]) -> Self {
+        let (near, far) = head.split_at(head.len().min(first.len()));
+        let (there, beyond) = tail.split_at(tail.len().min(first.len() - near.len()));
+        let (begin, end) = second.split_at_mut(far.len());
+        self.copy_and_add(first, near)
+            .copy_and_add(&mut first[near.len()..], there)
+            .copy_and_add(begin, far)
+            .copy_and_add(end, beyond)
+    }
+
     #[inline(never)]
     fn copy_and_add_few(self, destination: &mut [u8], source: &[u8]) -> Self {
         destination[..source.len()].copy_from_slice(source);

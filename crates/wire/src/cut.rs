@@ -160,6 +160,8 @@ struct Writer {
     /// The first piece's sequence number and flags.
     seq: u32,
     flags: u8,
+    /// The sum of a TCP header without sequence number, flags with their neighbour, and checksum.
+    tcp_sum: Sum,
     /// The sum of the pseudo-header without the length.
     ends: Sum,
     /// The same with the length of the latest piece, the transport header included.
@@ -204,15 +206,20 @@ impl<'a> Template<'a> {
             }
             ip_sum = Sum::of(ip);
         }
-        let (mut seq, mut flags) = (0, 0);
-        if let (true, Some(tcp)) =
-            (self.is_tcp, headers[self.transport..].first_chunk::<{ tcp::HEADER_LEN }>())
+        let (mut seq, mut flags, mut tcp_sum) = (0, 0, Sum::ZERO);
+        if let (true, Some((tcp, options))) =
+            (self.is_tcp, headers[self.transport..].split_first_chunk::<{ tcp::HEADER_LEN }>())
         {
             seq = u32::from_be_bytes([tcp[SEQ], tcp[SEQ + 1], tcp[SEQ + 2], tcp[SEQ + 3]]);
             flags = tcp[tcp::FLAGS_OFFSET];
+            let mut same = *tcp;
+            for (field, len) in [(SEQ, 4), (tcp::FLAGS_OFFSET - 1, 2), (tcp::CHECKSUM_OFFSET, 2)] {
+                same[field..field + len].fill(0);
+            }
+            tcp_sum = Sum::of(&same).add(options);
         }
         let (pseudo_header, sized_ip_sum) = (Sum::ZERO, Sum::ZERO);
-        Writer { ident, ip_sum, sized_ip_sum, seq, flags, ends, pseudo_header, transport_len: None }
+        Writer { ident, ip_sum, sized_ip_sum, seq, flags, tcp_sum, ends, pseudo_header, transport_len: None }
     }
 
     /// Writes the headers of one piece over those of the one before.
@@ -242,7 +249,7 @@ impl<'a> Template<'a> {
             write_tcp(tcp, writer, piece);
         }
         if summed {
-            self.write_checksum(transport, writer.pseudo_header, piece.payload);
+            self.write_checksum(transport, writer, piece.payload);
         }
     }
 
@@ -270,10 +277,20 @@ impl<'a> Template<'a> {
     }
 
     /// The checksum over headers and payload.
-    fn write_checksum(&self, transport: &mut [u8], pseudo_header: Sum, payload: [&[u8]; 2]) {
+    fn write_checksum(&self, transport: &mut [u8], writer: &Writer, payload: [&[u8]; 2]) {
         let offset = self.checksum_offset();
-        transport[offset..offset + 2].copy_from_slice(&[0, 0]);
-        let sum = pseudo_header.add(transport).add(payload[0]).add(payload[1]);
+        let headers = if self.is_tcp
+            && let Some(tcp) = transport.first_chunk::<{ tcp::HEADER_LEN }>()
+        {
+            let [seq, flags] = [SEQ, tcp::FLAGS_OFFSET - 1]
+                .map(|at| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]));
+            // Of the second, the window is among what is the same.
+            writer.pseudo_header.join(writer.tcp_sum).add_u32(seq).add_u16((flags >> 16) as u16)
+        } else {
+            transport[offset..offset + 2].copy_from_slice(&[0, 0]);
+            writer.pseudo_header.add(transport)
+        };
+        let sum = headers.add(payload[0]).add(payload[1]);
         let checksum = if self.is_tcp { sum.finish() } else { udp::transmitted(sum.finish()) };
         transport[offset..offset + 2].copy_from_slice(&checksum.to_be_bytes());
     }

@@ -63,6 +63,15 @@ proptest! {
     }
 
     #[test]
+    fn copying_from_two_places_to_two_sums(bytes in vec(any::<u8>(), 0..3000), cuts: [prop::sample::Index; 2]) {
+        let [from, to] = cuts.map(|cut| cut.index(bytes.len() + 1));
+        let mut copy = vec![0; bytes.len()];
+        let sum = Sum::of(&[7]).copy_across(copy.split_at_mut(to).into(), bytes.split_at(from).into());
+        prop_assert_eq!(&copy, &bytes);
+        prop_assert_eq!(sum.finish(), naive(&[vec![7], bytes].concat()));
+    }
+
+    #[test]
     fn an_update_is_a_new_sum(words in vec(any::<u16>(), 1..30), at: prop::sample::Index, new: u16) {
         let bytes = |words: &[u16]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>();
         let before = naive(&bytes(&words));

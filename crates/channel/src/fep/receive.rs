@@ -165,17 +165,19 @@ impl ReceiveSide {
 
     /// Writes stream bytes for which there is room, and for which nothing was written yet, if they are what `sum`, of all else
     /// that their checksum covers, says. `false`: they are not, and nothing of them stays.
-    pub(super) fn write_verified(&mut self, offset: u64, bytes: &[u8], sum: Sum) -> bool {
-        let Some(ring) = &mut self.ring else { return sum.add(bytes).finish() == 0 };
-        let [first, second] = ring::spans(offset, bytes.len(), ring.size());
-        let (head, tail) = bytes.split_at(first.len);
-        let sum = sum.copy_and_add(ring.slice_mut(first), head);
-        if sum.copy_and_add(ring.slice_mut(second), tail).finish() != 0 {
+    pub(super) fn write_verified(&mut self, offset: u64, bytes: [&[u8]; 2], sum: Sum) -> bool {
+        let len = bytes[0].len() + bytes[1].len();
+        let Some(ring) = &mut self.ring else { return sum.add(bytes[0]).add(bytes[1]).finish() == 0 };
+        let [first, second] = ring::spans(offset, len, ring.size());
+        let head = wire::cut::slice(bytes, 0, first.len);
+        let sum = sum.copy_across([ring.slice_mut(first), &mut []], head);
+        let tail = wire::cut::slice(bytes, first.len, second.len);
+        if sum.copy_across([ring.slice_mut(second), &mut []], tail).finish() != 0 {
             ring.slice_mut(first).fill(0);
             ring.slice_mut(second).fill(0);
             return false;
         }
-        self.written_to = self.written_to.max(offset + bytes.len() as u64);
+        self.written_to = self.written_to.max(offset + len as u64);
         self.touched = true;
         true
     }

@@ -152,16 +152,19 @@ impl ReceiveBuffer for StreamRings {
         Ok(())
     }
 
-    fn place_verified(&mut self, offset: u64, bytes: &[u8], sum: Sum) -> Result<bool, NoMemory> {
+    fn place_verified(&mut self, offset: u64, bytes: [&[u8]; 2], sum: Sum) -> Result<bool, NoMemory> {
+        let [head, tail] = bytes;
+        let end = offset + (head.len() + tail.len()) as u64;
         // Bytes over others, which a wrong one must not harm, are summed first.
         let is_new = offset >= self.receive.written_to();
-        if is_new && self.receive.make_room(offset + bytes.len() as u64).is_ok() {
+        if is_new && self.receive.make_room(end).is_ok() {
             return Ok(self.receive.write_verified(offset, bytes, sum));
         }
-        if sum.add(bytes).finish() != 0 {
+        if sum.add(head).add(tail).finish() != 0 {
             return Ok(false);
         }
-        self.place(offset, bytes).map(|()| true)
+        self.place(offset, head)?;
+        self.place(offset + head.len() as u64, tail).map(|()| true)
     }
 
     fn consumed(&mut self) -> Option<u64> {

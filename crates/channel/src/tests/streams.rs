@@ -255,19 +255,19 @@ fn bytes_are_verified_while_they_are_placed() {
         let rings = world.stream(socket);
         let mut spoilt = sent.clone();
         spoilt[len / 2] ^= 4;
-        assert_eq!(rings.place_verified(at, &spoilt, rest(&sent)), Ok(false));
-        assert_eq!(rings.place_verified(at, &sent, rest(&sent)), Ok(true));
+        assert_eq!(rings.place_verified(at, [&spoilt, &[]], rest(&sent)), Ok(false));
+        assert_eq!(rings.place_verified(at, sent.split_at(len / 3).into(), rest(&sent)), Ok(true));
         // What is there already is not harmed.
-        assert_eq!(rings.place_verified(at, &spoilt, rest(&sent)), Ok(false));
+        assert_eq!(rings.place_verified(at, [&spoilt, &[]], rest(&sent)), Ok(false));
         at += len as u64;
         rings.publish_received(at);
         read(&mut reader, len, false).unwrap();
         world.stream(socket).poll_consumed().unwrap();
     }
     let (most, one) = (bytes(at, 1 << 13), [1]);
-    assert_eq!(world.stream(socket).place_verified(at, &most, rest(&most)), Ok(true));
-    assert_eq!(world.stream(socket).place_verified(at + (1 << 13), &one, Sum::ZERO), Ok(false));
-    assert_eq!(world.stream(socket).place_verified(at + (1 << 13), &one, rest(&one)), Err(NoMemory));
+    assert_eq!(world.stream(socket).place_verified(at, [&most, &[]], rest(&most)), Ok(true));
+    assert_eq!(world.stream(socket).place_verified(at + (1 << 13), [&one, &[]], Sum::ZERO), Ok(false));
+    assert_eq!(world.stream(socket).place_verified(at + (1 << 13), [&one, &[]], rest(&one)), Err(NoMemory));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use base::{Duration, Instant, IpCidr, SeededRng};
 use outboard_stack as stack;
 use stack::{
-    BufferFamily, ConflictDetection, FrameSink, HeapDatagrams, InterfaceConfig, InterfaceId, SinkFull,
+    Batch, BufferFamily, ConflictDetection, FrameSink, HeapDatagrams, InterfaceConfig, InterfaceId, SinkFull,
     SocketId, SocketOptions, Stack, StackConfig,
 };
 use tcp::{NoMemory, ReceiveBuffer, SendBuffer};
@@ -13,7 +13,7 @@ use wire::ethernet::EthernetAddress;
 use wire::frame::{Capabilities, ChecksumOut, Medium, RxFrame, TxFrame};
 
 /// The most that the application writes in a turn.
-pub(crate) const CHUNK: usize = 64 << 10;
+pub(crate) const CHUNK: usize = 128 << 10;
 /// The stream repeats itself after so many bytes.
 const PERIOD: usize = 16 << 10;
 const PORT: u16 = 80;
@@ -35,11 +35,10 @@ impl Pattern {
         }
     }
 
-    /// What the receiving application's sum of the stream's first `len` bytes is.
-    pub(crate) fn sum_to(&self, len: u64) -> u16 {
-        let period = Sum::of(&self.0[..PERIOD]);
-        let whole = (0..len / PERIOD as u64).fold(Sum::ZERO, |sum, _| sum.join(period));
-        whole.add(&self.0[..len as usize % PERIOD]).fold()
+    /// Whether these are the stream's bytes from offset `at` on.
+    pub(crate) fn is(&self, at: u64, bytes: &[u8]) -> bool {
+        let start = at as usize % PERIOD;
+        bytes.chunks(PERIOD).all(|part| *part == self.0[start..start + part.len()])
     }
 }
 
@@ -89,26 +88,25 @@ impl Link {
     fn after(&self, slot: usize) -> usize {
         if slot < self.slots.len() { slot } else { slot - self.slots.len() }
     }
+}
 
-    /// The frame goes on the link; its checksum is summed while it is copied.
-    fn copy(&mut self, frame: &TxFrame<'_>) {
-        let to = self.push(frame.frame_len());
-        let headers = frame.headers.len();
-        let (first, second) = (frame.payload[0].len(), frame.payload[1].len());
-        to[..headers].copy_from_slice(frame.headers);
-        let payload = &mut to[headers..];
-        match frame.checksum {
-            ChecksumOut::Complete => {
-                payload[..first].copy_from_slice(frame.payload[0]);
-                payload[first..first + second].copy_from_slice(frame.payload[1]);
-            }
-            ChecksumOut::Partial { start, offset } => {
-                let sum = Sum::of(&frame.headers[usize::from(start)..])
-                    .copy_and_add(&mut payload[..first], frame.payload[0])
-                    .copy_and_add(&mut payload[first..], frame.payload[1]);
-                let field = usize::from(start + offset);
-                to[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
-            }
+/// The frame goes on the link; its checksum is summed while it is copied.
+fn copy(frame: &TxFrame<'_>, to: &mut [u8]) {
+    let headers = frame.headers.len();
+    let (first, second) = (frame.payload[0].len(), frame.payload[1].len());
+    to[..headers].copy_from_slice(frame.headers);
+    let payload = &mut to[headers..];
+    match frame.checksum {
+        ChecksumOut::Complete => {
+            payload[..first].copy_from_slice(frame.payload[0]);
+            payload[first..first + second].copy_from_slice(frame.payload[1]);
+        }
+        ChecksumOut::Partial { start, offset } => {
+            let sum = Sum::of(&frame.headers[usize::from(start)..])
+                .copy_and_add(&mut payload[..first], frame.payload[0])
+                .copy_and_add(&mut payload[first..], frame.payload[1]);
+            let field = usize::from(start + offset);
+            to[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
         }
     }
 }
@@ -123,7 +121,28 @@ impl FrameSink for Link {
     }
 
     fn transmit(&mut self, _: InterfaceId, frame: &TxFrame<'_>) -> Result<(), SinkFull> {
-        self.copy(frame);
+        copy(frame, self.push(frame.frame_len()));
+        Ok(())
+    }
+}
+
+/// A link without a queue: a frame is handed to the other stack while it is sent.
+struct Handed<'a> {
+    to: Batch<'a, FixedBuffers>,
+    interface: InterfaceId,
+}
+
+impl FrameSink for Handed<'_> {
+    fn ready(&self, _: InterfaceId) -> bool {
+        true
+    }
+
+    fn room(&self, _: InterfaceId) -> usize {
+        usize::MAX
+    }
+
+    fn transmit(&mut self, _: InterfaceId, frame: &TxFrame<'_>) -> Result<(), SinkFull> {
+        self.to.handle_parts(self.interface, frame.headers, frame.payload);
         Ok(())
     }
 }
@@ -184,10 +203,9 @@ impl ReceiveBuffer for FixedStream {
         Ok(())
     }
 
-    fn place_verified(&mut self, offset: u64, bytes: &[u8], sum: Sum) -> Result<bool, NoMemory> {
-        let [first, second] = self.receive.room(offset, bytes.len());
-        let (head, tail) = bytes.split_at(first.len());
-        let good = sum.copy_and_add(first, head).copy_and_add(second, tail).finish() == 0;
+    fn place_verified(&mut self, offset: u64, bytes: [&[u8]; 2], sum: Sum) -> Result<bool, NoMemory> {
+        let [first, second] = self.receive.room(offset, bytes[0].len() + bytes[1].len());
+        let good = sum.copy_across([first, second], bytes).finish() == 0;
         if !good {
             first.fill(0);
             second.fill(0);
@@ -229,14 +247,21 @@ pub(crate) struct Transfer {
     pub(crate) to: SocketId,
     pub(crate) queued: u64,
     pub(crate) read: u64,
-    /// The sum of the bytes that were read.
-    pub(crate) read_sum: Sum,
+    /// Whether the applications write and read the bytes; else they only say that they have.
+    pub(crate) touches: bool,
+    /// Whether all bytes that were read were the stream's.
+    pub(crate) is_right: bool,
     /// The most that the application writes in a turn.
     pub(crate) chunk: usize,
 }
 
 /// A host 10.0.0.NUMBER at a link that sums for it.
-pub(crate) fn host<B: BufferFamily>(number: u8, mtu: u16, window: usize) -> (Stack<B>, InterfaceId) {
+pub(crate) fn host<B: BufferFamily>(
+    number: u8,
+    mtu: u16,
+    window: usize,
+    link_sums: bool,
+) -> (Stack<B>, InterfaceId) {
     let mut config = StackConfig {
         conflict_detection: ConflictDetection::Off,
         ephemeral_ports: (1024, 65_535),
@@ -249,8 +274,7 @@ pub(crate) fn host<B: BufferFamily>(number: u8, mtu: u16, window: usize) -> (Sta
     let capabilities = Capabilities {
         medium: Medium::Ip,
         mtu,
-        // The link sums while it copies.
-        checksum_tx: true,
+        checksum_tx: link_sums,
         checksum_rx: false,
         max_segmentation: 0,
         hardware_address: EthernetAddress::default(),
@@ -265,8 +289,13 @@ impl Pair {
     /// A link that holds `frames` frames of `mtu` bytes each way, and rings of `ring` bytes behind a window that may be
     /// larger, for those who never fill it.
     pub(crate) fn new(mtu: u16, frames: usize, window: usize, ring: usize) -> Self {
-        let (client, interface) = host(1, mtu, window);
-        let (mut server, _) = host(2, mtu, window);
+        Self::over(mtu, frames, window, ring, true)
+    }
+
+    /// The same, whose links sum for them while they copy or not.
+    fn over(mtu: u16, frames: usize, window: usize, ring: usize, link_sums: bool) -> Self {
+        let (client, interface) = host(1, mtu, window, link_sums);
+        let (mut server, _) = host(2, mtu, window, link_sums);
         let listener = Self::listen(&mut server, PORT, ring);
         let (forward, back) = (Link::new(frames, mtu.into()), Link::new(frames, mtu.into()));
         let now = Instant::from_millis(1000);
@@ -381,6 +410,30 @@ pub(crate) fn server_input(
     }
 }
 
+/// The client's output and the server's input in one, without a queue.
+#[inline(never)]
+pub(crate) fn handed_forward(
+    now: Instant,
+    client: &mut Stack<FixedBuffers>,
+    server: &mut Stack<FixedBuffers>,
+    interface: InterfaceId,
+) {
+    std::hint::black_box(8);
+    client.poll_transmit(now, &mut Handed { to: server.begin_batch(now), interface });
+}
+
+/// The server's output and the client's input.
+#[inline(never)]
+pub(crate) fn handed_back(
+    now: Instant,
+    server: &mut Stack<FixedBuffers>,
+    client: &mut Stack<FixedBuffers>,
+    interface: InterfaceId,
+) {
+    std::hint::black_box(9);
+    server.poll_transmit(now, &mut Handed { to: client.begin_batch(now), interface });
+}
+
 #[inline(never)]
 pub(crate) fn client_changes(client: &mut Stack<FixedBuffers>) {
     std::hint::black_box(5);
@@ -421,39 +474,53 @@ pub(crate) fn server_deadlines(now: Instant, server: &mut Stack<FixedBuffers>) {
 /// What the sending application does: queues what there is room for.
 #[inline(never)]
 pub(crate) fn client_application(transfer: &mut Transfer) {
-    let Transfer { pair, pattern, from, queued, chunk, .. } = transfer;
+    let Transfer { pair, pattern, from, queued, chunk, touches, .. } = transfer;
     client_changes(&mut pair.client);
     let Some((connection, stream)) = pair.client.tcp_and_stream(*from) else { return };
     let room = pair.window - (*queued - connection.acked_to()) as usize;
     let len = room.min(*chunk);
     if len > 0 {
-        let [first, second] = stream.send.room(*queued, len);
-        pattern.write(*queued, first);
-        pattern.write(*queued + first.len() as u64, second);
+        if *touches {
+            let [first, second] = stream.send.room(*queued, len);
+            pattern.write(*queued, first);
+            pattern.write(*queued + first.len() as u64, second);
+        }
         *queued += len as u64;
         client_queued(&mut pair.client, *from, *queued);
     }
 }
 
-/// What the receiving application does: reads every byte, in place.
+/// What the receiving application does: looks at every byte, in place.
 #[inline(never)]
 pub(crate) fn server_application(transfer: &mut Transfer) {
-    let Transfer { pair, to, read, read_sum, .. } = transfer;
+    let Transfer { pair, pattern, to, read, touches, is_right, .. } = transfer;
     server_changes(&mut pair.server);
     let Some((connection, stream)) = pair.server.tcp_and_stream(*to) else { return };
     let received = connection.received_to();
     if received > *read {
-        for part in stream.receive.slices(*read, (received - *read) as usize) {
-            *read_sum = read_sum.add(part);
-            *read += part.len() as u64;
+        if *touches {
+            let mut at = *read;
+            for part in stream.receive.slices(*read, (received - *read) as usize) {
+                *is_right &= pattern.is(at, part);
+                at += part.len() as u64;
+            }
         }
+        *read = received;
         server_consumed(pair.now, &mut pair.server, *to, *read);
     }
 }
 
 impl Transfer {
     pub(crate) fn new(mtu: u16, frames: usize, buffer: usize) -> Self {
-        let mut pair = Pair::new(mtu, frames, buffer, buffer);
+        Self::between(Pair::new(mtu, frames, buffer, buffer))
+    }
+
+    /// For [`turn_handed`](Self::turn_handed).
+    pub(crate) fn handed(mtu: u16, buffer: usize) -> Self {
+        Self::between(Pair::over(mtu, 4, buffer, buffer, false))
+    }
+
+    fn between(mut pair: Pair) -> Self {
         let (from, to) = pair.connect();
         Self {
             pair,
@@ -462,7 +529,8 @@ impl Transfer {
             to,
             queued: 0,
             read: 0,
-            read_sum: Sum::ZERO,
+            touches: true,
+            is_right: true,
             chunk: CHUNK,
         }
     }
@@ -474,6 +542,19 @@ impl Transfer {
         self.pair.carry_forward();
         server_application(self);
         self.pair.carry_back();
+        client_deadlines(now, &mut self.pair.client);
+        server_deadlines(now, &mut self.pair.server);
+    }
+
+    /// The same over a link that hands each frame over while it is sent.
+    pub(crate) fn turn_handed(&mut self, now: Instant) {
+        self.pair.now = now;
+        client_application(self);
+        let Pair { client, server, interface, .. } = &mut self.pair;
+        handed_forward(now, client, server, *interface);
+        server_application(self);
+        let Pair { client, server, interface, .. } = &mut self.pair;
+        handed_back(now, server, client, *interface);
         client_deadlines(now, &mut self.pair.client);
         server_deadlines(now, &mut self.pair.server);
     }

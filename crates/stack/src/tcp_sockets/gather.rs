@@ -6,12 +6,11 @@
 
 use base::Instant;
 use wire::checksum::Sum;
-use wire::frame::{ChecksumIn, Medium, RxFrame};
 use wire::tcp::{CHECKSUM_OFFSET, FLAGS_OFFSET, SEQ_OFFSET};
 use wire::{ethernet, ipv4};
 
 use super::Glance;
-use super::run::{HEADERS, SAME, is_alike};
+use super::run::{HEADERS, SAME, Split, is_alike};
 use crate::InterfaceId;
 use crate::buffers::BufferFamily;
 use crate::stack::Stack;
@@ -37,7 +36,7 @@ pub(crate) struct Gathered {
     index: u32,
     /// The first bytes of their frames: the link header, if there is one, and that of the run.
     link: [u8; ethernet::HEADER_LEN],
-    link_len: usize,
+    pub(crate) link_len: usize,
     headers: [u8; HEADERS],
     frame_len: usize,
     size: u16,
@@ -54,24 +53,21 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// The payload of a frame that comes next, and the sum of all else that its checksum covers.
+    /// Whether a frame comes next: then the sum of all that its checksum covers but the payload.
     #[inline(always)]
-    fn next<'a>(&self, frame: &'a [u8]) -> Option<(&'a [u8], Sum)> {
-        let packet = frame.get(self.link_len..)?;
-        let (headers, payload) = packet.split_first_chunk::<HEADERS>()?;
+    fn next(&self, frame: &Split<'_>) -> Option<Sum> {
+        let headers = frame.headers;
         let seq = long(headers, SEQ);
-        let fits = frame.len() == self.frame_len
+        let fits = frame.payload.len() == usize::from(self.size)
+            && frame.rest.is_empty()
             && is_alike(headers, &self.headers, &SAME_AND_LENGTH)
-            && (self.link_len == 0 || frame[..self.link_len] == self.link[..self.link_len])
+            && (self.link_len == 0 || *frame.link == self.link[..self.link_len])
             && seq == self.seq
             && ip_sum(headers) == self.ip_sum
             && self.room >= u64::from(self.size)
             && self.count < u16::MAX;
-        if !fits {
-            return None;
-        }
         let rest = u32::from(word(headers, FLAGS)) << 16 | u32::from(word(headers, CHECKSUM));
-        Some((payload, self.tcp_sum.add_u32(seq).add_u32(rest)))
+        fits.then(|| self.tcp_sum.add_u32(seq).add_u32(rest))
     }
 }
 
@@ -99,12 +95,10 @@ impl<B: BufferFamily> Stack<B> {
         &mut self,
         arrival: Instant,
         interface: InterfaceId,
-        frame: &RxFrame<'_>,
+        frame: &Split<'_>,
     ) -> Option<Gathered> {
-        let medium = self.interfaces.get(interface.index())?.capabilities.medium;
-        let link_len = medium.header_len();
-        let (run, packet) = (self.run.as_ref()?, frame.bytes.get(link_len..)?);
-        let (headers, payload) = packet.split_first_chunk::<HEADERS>()?;
+        let run = self.run.as_ref()?;
+        let Split { headers, payload, .. } = *frame;
         let tcp = self.sockets.get_index(run.index)?.tcp()?;
         let header = run.next.clone();
         let ecn = tcp::Ecn::from_bits(headers[1]);
@@ -115,9 +109,7 @@ impl<B: BufferFamily> Stack<B> {
             return None;
         }
         let mut link = [0; ethernet::HEADER_LEN];
-        if medium == Medium::Ethernet {
-            link = *frame.bytes.first_chunk()?;
-        }
+        link.get_mut(..frame.link.len())?.copy_from_slice(frame.link);
         let mut fixed = *headers;
         for (field, len) in [(SEQ, 4), (FLAGS, 2), (CHECKSUM, 2)] {
             fixed[field..field + len].fill(0);
@@ -128,9 +120,9 @@ impl<B: BufferFamily> Stack<B> {
             arrival,
             index: run.index,
             link,
-            link_len,
+            link_len: frame.link.len(),
             headers: *headers,
-            frame_len: frame.bytes.len(),
+            frame_len: frame.frame_len(),
             size: payload.len() as u16,
             ip_sum: ip_sum(headers),
             tcp_sum: run.ends.add_u32((tcp_header.len() + payload.len()) as u32).add(tcp_header),
@@ -142,22 +134,21 @@ impl<B: BufferFamily> Stack<B> {
     }
 
     /// Takes a frame that is a segment like those; `false`: it is not, or not whole, and nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn gather(
         &mut self,
         gathered: &mut Gathered,
         arrival: Instant,
         interface: InterfaceId,
-        frame: &RxFrame<'_>,
+        frame: &Split<'_>,
     ) -> bool {
-        let plain = frame.checksum == ChecksumIn::Unknown && frame.segment_size == 0;
-        if !plain || arrival != gathered.arrival || interface != gathered.interface {
+        if arrival != gathered.arrival || interface != gathered.interface {
             return false;
         }
-        let Some((payload, sum)) = gathered.next(frame.bytes) else { return false };
+        let Some(sum) = gathered.next(frame) else { return false };
         let socket = self.sockets.get_index_mut(gathered.index);
         let Some(tcp) = socket.and_then(|socket| socket.tcp_mut()) else { return false };
-        if tcp.stream.place_verified(gathered.offset, payload, sum) != Ok(true) {
+        if tcp.stream.place_verified(gathered.offset, [frame.payload, &[]], sum) != Ok(true) {
             return false;
         }
         gathered.count += 1;

@@ -15,7 +15,7 @@ use crate::socket::Stage;
 use crate::stack::Stack;
 
 /// From so much payload on, copying and summing in one pass is worth its while.
-pub(super) const LARGE: usize = 256;
+const LARGE: usize = 256;
 
 impl<B: BufferFamily> Stack<B> {
     /// Takes a TCP segment in.
@@ -60,7 +60,7 @@ impl<B: BufferFamily> Stack<B> {
             let (source, destination) = (packet.header.source, packet.header.destination);
             let length = packet.payload.len() as u32;
             let sum = Sum::pseudo_header_v4(source, destination, Protocol::TCP, length).add(tcp_header);
-            match self.give_unverified(now, index, sum, &segment) {
+            match self.give_unverified(now, index, sum, &segment, &[]) {
                 tcp::Unverified::Taken(tcp::Verdict::Predicted) => {
                     self.begin_run(index, packet, &segment);
                     return;
@@ -80,19 +80,20 @@ impl<B: BufferFamily> Stack<B> {
         }
     }
 
-    /// Gives a connection a segment that is verified while its payload is placed; `sum` is that of all that the checksum
-    /// covers but the payload.
+    /// Gives a connection a segment that is verified while its payload is placed, with the `rest` of it; `sum` is that of all
+    /// that the checksum covers but the payload.
     pub(super) fn give_unverified(
         &mut self,
         now: Instant,
         index: u32,
         sum: Sum,
         segment: &tcp::SegmentIn<'_>,
+        rest: &[u8],
     ) -> tcp::Unverified {
         let Some(socket) = self.sockets.get_index_mut(index) else { return tcp::Unverified::NotTaken };
         let Some(tcp) = socket.tcp_mut() else { return tcp::Unverified::NotTaken };
         let received_to = tcp.connection.received_to();
-        let given = tcp.connection.handle_unverified(now, segment, sum, &mut tcp.stream);
+        let given = tcp.connection.handle_unverified(now, segment, rest, sum, &mut tcp.stream);
         match given {
             tcp::Unverified::Taken(verdict) => {
                 self.stats.verdicts.add(verdict);

@@ -21,6 +21,7 @@ pub(crate) use fast_open::{EarlyQueue, FastOpenState};
 pub(crate) use gather::Gathered;
 pub use restore::RestoreError;
 pub(crate) use run::Run;
+pub(crate) use run::Split;
 pub(crate) use time_wait::TimeWaitRecord;
 
 use base::Instant;

@@ -15,7 +15,6 @@ use wire::ip::Protocol;
 use wire::ipv4;
 use wire::tcp::{Flags, HEADER_LEN, Header, Options};
 
-use super::input::LARGE;
 use crate::InterfaceId;
 use crate::buffers::BufferFamily;
 use crate::ingress::Packet;
@@ -55,6 +54,44 @@ pub(super) fn is_alike(own: &[u8; HEADERS], first: &[u8; HEADERS], mask: &[u8; H
     (0..mask.len()).fold(0, |sum, at| sum | ((own[at] ^ first[at]) & mask[at])) == 0
 }
 
+/// A frame that may be of a run: what stands in front of the IP packet, headers as long as a run's, and the payload. They need
+/// not stand in one place.
+#[derive(Clone, Copy)]
+pub(crate) struct Split<'a> {
+    pub(super) link: &'a [u8],
+    pub(super) headers: &'a [u8; HEADERS],
+    pub(super) payload: &'a [u8],
+    /// What follows of the payload in another place; empty as a rule.
+    pub(super) rest: &'a [u8],
+}
+
+impl<'a> Split<'a> {
+    /// A frame with a link header of so many bytes; none if it is too short, or if something is known of it.
+    #[inline]
+    pub(crate) fn of(frame: &RxFrame<'a>, link_len: usize) -> Option<Self> {
+        let plain = frame.checksum == ChecksumIn::Unknown && frame.segment_size == 0;
+        let (link, packet) = frame.bytes.split_at_checked(link_len).filter(|_| plain)?;
+        let (headers, payload) = packet.split_first_chunk()?;
+        Some(Self { link, headers, payload, rest: &[] })
+    }
+
+    /// A frame whose headers, as long as those of a run, and payload stand apart.
+    #[inline]
+    pub(crate) fn apart(headers: &'a [u8], payload: [&'a [u8]; 2], link_len: usize) -> Option<Self> {
+        let (link, headers) = headers.split_at_checked(link_len)?;
+        let [payload, rest] = payload;
+        Some(Self { link, headers: headers.try_into().ok()?, payload, rest })
+    }
+
+    const fn payload_len(&self) -> usize {
+        self.payload.len() + self.rest.len()
+    }
+
+    pub(crate) const fn frame_len(&self) -> usize {
+        self.link.len() + HEADERS + self.payload_len()
+    }
+}
+
 /// The run in progress.
 pub(crate) struct Run {
     interface: InterfaceId,
@@ -70,18 +107,17 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The payload of a packet that continues the run.
+    /// Whether a packet continues the run.
     #[inline]
-    fn payload<'a>(&self, interface: InterfaceId, packet: &'a [u8]) -> Option<&'a [u8]> {
-        let (headers, payload) = packet.split_first_chunk::<HEADERS>()?;
+    fn fits(&self, interface: InterfaceId, packet: &Split<'_>) -> bool {
+        let headers = packet.headers;
         let total_len = u16::from_be_bytes([headers[2], headers[3]]);
         let seq = u32::from_be_bytes([headers[24], headers[25], headers[26], headers[27]]);
-        let fits = is_alike(headers, &self.headers, &SAME)
+        is_alike(headers, &self.headers, &SAME)
             && interface == self.interface
-            && usize::from(total_len) == packet.len()
-            && payload.len() >= LARGE
-            && seq == self.next.seq.0;
-        fits.then_some(payload)
+            && usize::from(total_len) == HEADERS + packet.payload_len()
+            && packet.payload_len() > 0
+            && seq == self.next.seq.0
     }
 }
 
@@ -109,33 +145,31 @@ impl<B: BufferFamily> Stack<B> {
         });
     }
 
-    /// Takes a packet that continues the run in progress. `false`: it does not, and nothing has changed but that there is
-    /// no run any more.
+    /// Takes a packet that continues the run in progress. `false`: it does not, or is none that could, and nothing has changed but
+    /// that there is no run any more.
     pub(crate) fn continue_run(
         &mut self,
         now: Instant,
         arrival: Instant,
         interface: InterfaceId,
-        frame: &RxFrame<'_>,
+        packet: Option<Split<'_>>,
     ) -> bool {
         let Some(run) = &mut self.run else { return false };
-        let plain = frame.checksum == ChecksumIn::Unknown && frame.segment_size == 0;
-        let payload = run.payload(interface, frame.bytes).filter(|_| plain);
-        if let Some(payload) = payload
-            && let Some(headers) = frame.bytes.first_chunk::<HEADERS>()
-            && let (ip, tcp) = headers.split_at(ipv4::HEADER_LEN)
+        if let Some(packet) = packet.filter(|packet| run.fits(interface, packet))
+            && let (ip, tcp) = packet.headers.split_at(ipv4::HEADER_LEN)
             && Sum::of(ip).finish() == 0
             && self.tcp_flows.is_still(run.flows)
         {
-            let sum = run.ends.add_u32((tcp.len() + payload.len()) as u32).add(tcp);
+            let (payload, payload_len) = (packet.payload, packet.payload_len() as u32);
+            let sum = run.ends.add_u32(tcp.len() as u32 + payload_len).add(tcp);
             let options = Options { timestamps: run.next.options.timestamps, ..Options::default() };
             let flags = Flags::from_bits_truncate(u16::from_be_bytes([tcp[12], tcp[13]]));
             let header = Header { flags, options, ..run.next };
             let ecn = tcp::Ecn::from_bits(ip[1]);
             let segment = tcp::SegmentIn { header, payload, arrival, segment_count: 1, ecn };
-            run.next.seq += payload.len() as u32;
+            run.next.seq += payload_len;
             let index = run.index;
-            let given = self.give_unverified(now, index, sum, &segment);
+            let given = self.give_unverified(now, index, sum, &segment, packet.rest);
             if given == tcp::Unverified::Taken(tcp::Verdict::Predicted) {
                 self.stats.tcp_in += 1;
                 return true;

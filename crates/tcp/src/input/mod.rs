@@ -44,7 +44,7 @@ impl Connection {
         segment: &SegmentIn<'_>,
         receive: &mut impl ReceiveBuffer,
     ) -> Verdict {
-        self.count_in(now, segment);
+        self.count_in(now, segment.segment_count, segment.payload.len());
         match self.state {
             State::Closed => Verdict::Closed,
             State::SynSent => self.on_segment_in_syn_sent(now, segment, receive),
@@ -63,23 +63,26 @@ impl Connection {
     }
 
     /// Takes a received segment whose checksum was not verified, if it is nothing but the data that is expected next: its
-    /// payload is placed and summed in one pass. `sum` is that of all that the checksum covers but the payload.
+    /// payload is placed and summed in one pass. `rest` is payload that follows the segment's in another place, empty as a
+    /// rule; `sum` is that of all that the checksum covers but the payload.
     pub fn handle_unverified(
         &mut self,
         now: Instant,
         segment: &SegmentIn<'_>,
+        rest: &[u8],
         sum: Sum,
         receive: &mut impl ReceiveBuffer,
     ) -> Unverified {
-        if self.state != State::Established || self.foresee(segment) != Some(Foreseen::Data) {
+        let len = segment.payload.len() + rest.len();
+        if self.state != State::Established || self.foresee(segment, len) != Some(Foreseen::Data) {
             return Unverified::NotTaken;
         }
-        let placed = receive.place_verified(self.received_to(), segment.payload, sum);
+        let placed = receive.place_verified(self.received_to(), [segment.payload, rest], sum);
         if placed == Ok(false) {
             return Unverified::Damaged;
         }
-        self.count_in(now, segment);
-        Unverified::Taken(self.on_predicted_data(now, segment, placed.map(|_| ())))
+        self.count_in(now, segment.segment_count, len);
+        Unverified::Taken(self.on_predicted_data(now, segment, len, placed.map(|_| ())))
     }
 
     /// How many bytes of payload may be [gathered](Self::handle_gathered) of segments that are like this one, which is the
@@ -91,7 +94,7 @@ impl Connection {
             && segment.segment_count == 1
             // The size of the peer's segments is known, and these do not change it.
             && segment.payload.len() == usize::from(self.recv.segment_size)
-            && self.foresee(segment) == Some(Foreseen::Data);
+            && self.foresee(segment, segment.payload.len()) == Some(Foreseen::Data);
         if is_usual { self.recv.window() } else { 0 }
     }
 
@@ -107,10 +110,10 @@ impl Connection {
     }
 
     #[inline]
-    fn count_in(&mut self, now: Instant, segment: &SegmentIn<'_>) {
-        let count = segment.segment_count.max(1);
+    fn count_in(&mut self, now: Instant, segment_count: u16, payload_len: usize) {
+        let count = segment_count.max(1);
         self.stats.segments_in += u64::from(count);
-        if !segment.payload.is_empty() {
+        if payload_len > 0 {
             self.stats.data_in = self.stats.data_in.wrapping_add(count.into());
             self.stats.data_at = Stamp::at(now);
         }

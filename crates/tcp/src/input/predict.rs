@@ -30,21 +30,21 @@ impl Connection {
         segment: &SegmentIn<'_>,
         receive: &mut impl ReceiveBuffer,
     ) -> Option<Verdict> {
-        match self.foresee(segment)? {
+        match self.foresee(segment, segment.payload.len())? {
             Foreseen::Ack(ack) => {
                 self.on_predicted_ack(now, segment, ack);
                 Some(Verdict::Predicted)
             }
             Foreseen::Data => {
                 let placed = receive.place(Self::offset_of(self.recv.nxt), segment.payload);
-                Some(self.on_predicted_data(now, segment, placed))
+                Some(self.on_predicted_data(now, segment, segment.payload.len(), placed))
             }
         }
     }
 
-    /// Whether the segment is as expected in ESTABLISHED, and what it is then.
+    /// Whether the segment, with so much payload, is as expected in ESTABLISHED, and what it is then.
     #[inline]
-    pub(crate) fn foresee(&self, segment: &SegmentIn<'_>) -> Option<Foreseen> {
+    pub(crate) fn foresee(&self, segment: &SegmentIn<'_>, payload_len: usize) -> Option<Foreseen> {
         let header = &segment.header;
         if header.flags.difference(Flags::PSH) != self.ecn.quiet_flags()
             || header.seq != self.recv.seq(self.recv.nxt)
@@ -70,13 +70,13 @@ impl Connection {
             _ => return None,
         }
         let advanced = header.ack.distance_from(self.send.seq(self.send.una));
-        if segment.payload.is_empty() {
+        if payload_len == 0 {
             if advanced == 0 || u64::from(advanced) > self.send.outstanding() {
                 return None;
             }
             return Some(Foreseen::Ack(self.send.una + u64::from(advanced)));
         }
-        let fits = segment.payload.len() as u64 <= self.recv.window();
+        let fits = payload_len as u64 <= self.recv.window();
         if advanced != 0 || !fits || self.orphaned || self.recv.fin != Position::MAX {
             return None;
         }
@@ -95,14 +95,16 @@ impl Connection {
         &mut self,
         now: Instant,
         segment: &SegmentIn<'_>,
+        payload_len: usize,
         placed: Result<(), NoMemory>,
     ) -> Verdict {
         if placed.is_err() {
             self.pending.ack = true;
             return Verdict::NoMemory;
         }
-        self.on_placed_data(now, &segment.header, segment.payload.len() as u64);
-        self.on_data_in_order(now, segment);
+        self.on_placed_data(now, &segment.header, payload_len as u64);
+        let (size, count) = self.measure_segment_size(segment.segment_count, payload_len);
+        self.on_segments_in_order(now, &segment.header, size, count);
         Verdict::Predicted
     }
 

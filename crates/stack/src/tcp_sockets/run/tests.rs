@@ -7,6 +7,7 @@ use wire::cut::cut;
 use wire::ethernet::EthernetAddress;
 use wire::frame::{Capabilities, Medium, RxFrame, TxFrame};
 
+use super::HEADERS;
 use crate::{
     ConflictDetection, FrameSink, HeapBuffers, HeapStream, InterfaceConfig, InterfaceId, SinkFull, SocketId,
     SocketOptions, Stack, StackConfig,
@@ -44,6 +45,8 @@ enum Way {
     OneByOne,
     /// With [`NOTHING`] before each.
     Apart,
+    /// In a batch, headers and payload not in one place.
+    Parts,
 }
 
 /// A host and its connection, once it has one.
@@ -58,6 +61,8 @@ struct Host {
     continued: u64,
     /// Packets that were placed and told later.
     gathered: u64,
+    /// Packets that came in batches.
+    batched: u64,
 }
 
 impl Host {
@@ -75,13 +80,22 @@ impl Host {
         let addresses = vec![format!("10.0.0.{number}/24").parse().unwrap()];
         let config = InterfaceConfig { name: "link".into(), capabilities, addresses };
         let interface = stack.add_interface(Instant::ZERO, config);
-        Self { stack, interface, connection: None, read: Vec::new(), nothings: 0, continued: 0, gathered: 0 }
+        Self {
+            stack,
+            interface,
+            connection: None,
+            read: Vec::new(),
+            nothings: 0,
+            continued: 0,
+            gathered: 0,
+            batched: 0,
+        }
     }
 
     /// The frames come `spacing` before now, and before one another.
     fn take_all(&mut self, now: Instant, frames: &[Vec<u8>], spacing: Duration, way: Way) {
         let arrivals = (0..frames.len() as u32).rev().map(|before| now - spacing * before);
-        if way != Way::Batch {
+        if !matches!(way, Way::Batch | Way::Parts) {
             for (frame, arrival) in frames.iter().zip(arrivals) {
                 self.take(now, arrival, frame, way == Way::Apart);
             }
@@ -90,9 +104,18 @@ impl Host {
         let mut batch = self.stack.begin_batch(now);
         for (frame, arrival) in frames.iter().zip(arrivals) {
             let before = batch.gathered.as_ref().map_or(0, |gathered| gathered.count);
-            batch.handle_frame_at(arrival, self.interface, &RxFrame::plain(frame));
+            if way == Way::Parts {
+                let (headers, payload) = frame.split_at(frame.len().min(HEADERS));
+                // Now and then the payload itself stands in two places, the first part odd or even in length.
+                let part = if self.batched % 5 == 1 { payload.len() / 3 } else { payload.len() };
+                let (first, second) = payload.split_at(part);
+                batch.handle_parts_at(arrival, self.interface, headers, [first, second]);
+            } else {
+                batch.handle_frame_at(arrival, self.interface, &RxFrame::plain(frame));
+            }
             let after = batch.gathered.as_ref().map_or(0, |gathered| gathered.count);
             self.gathered += u64::from(after > before);
+            self.batched += 1;
         }
     }
 
@@ -167,11 +190,11 @@ fn remark(rng: &mut SeededRng, frame: &mut [u8]) {
 }
 
 /// Packets that continued a run where they came one by one, and that were gathered where they came in batches.
-fn compare(seed: u64, one_of: u64) -> [u64; 2] {
+fn compare(seed: u64, one_of: u64) -> [u64; 3] {
     let mut rng = SeededRng::new(seed);
     let mut client = Host::new(1);
-    let mut servers = [Host::new(2), Host::new(2), Host::new(2)];
-    let ways = [Way::OneByOne, Way::Apart, Way::Batch];
+    let mut servers = [Host::new(2), Host::new(2), Host::new(2), Host::new(2)];
+    let ways = [Way::OneByOne, Way::Apart, Way::Batch, Way::Parts];
     let options = SocketOptions::default();
     let to = "10.0.0.2:80".parse().unwrap();
     let listeners = servers.each_mut().map(|server| server.stack.tcp_listen(to, 1, (), &options).unwrap());
@@ -198,7 +221,7 @@ fn compare(seed: u64, one_of: u64) -> [u64; 2] {
             }
             outputs.push(server.output(now));
         }
-        for other in [0, 2] {
+        for other in [0, 2, 3] {
             assert_eq!(outputs[other], outputs[1]);
             assert_eq!(servers[other].picture(now), servers[1].picture(now));
         }
@@ -208,14 +231,15 @@ fn compare(seed: u64, one_of: u64) -> [u64; 2] {
     }
     assert!(servers.iter().all(|server| server.read == sent), "the bytes that were sent");
     assert_eq!(servers[1].continued, 0);
-    [servers[0].continued, servers[2].gathered]
+    [servers[0].continued, servers[2].gathered, servers[3].gathered]
 }
 
 #[test]
 fn a_run_is_taken_as_its_segments_are_one_by_one() {
-    let [continued, gathered] = compare(1, u64::MAX);
+    let [continued, gathered, gathered_apart] = compare(1, u64::MAX);
     assert!(continued > 100, "{continued} of some 200 segments continued a run");
     assert!(gathered > 100, "{gathered} of some 200 segments were gathered");
+    assert!(gathered_apart > 50, "{gathered_apart} of some 200 segments were gathered from parts");
     for seed in 2..60 {
         compare(seed, 4 + seed);
     }
