@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use common::{Arch, PATIENCE, Stage, output_of};
 use lab::{Lab, Namespace, Process};
 
-const SECTIONS: [&str; 19] = [
+const SECTIONS: [&str; 20] = [
     "stream",
     "ready",
     "epoll",
@@ -30,6 +30,7 @@ const SECTIONS: [&str; 19] = [
     "segments",
     "stamps",
     "several",
+    "peeks",
     "exhausted",
 ];
 

@@ -267,18 +267,17 @@ impl Endpoint {
         self.inner.channel.memory().in_use
     }
 
-    /// Takes back the send memory of some sockets that had nothing to send since they were last looked at, and gives its
-    /// pages back to the system.
-    pub fn give_back_idle(&self) {
-        let (went_back, _) = self.inner.holders.look();
-        self.trim(went_back);
+    /// Takes back the send memory of some sockets that had nothing to send since they were last looked at, and gives its pages back
+    /// to the system, if two seconds have passed since the last time. To be called before sleeping; who does not sleep in
+    /// this library's calls keeps its memory until the next of them. How long until there is something to do again; `None`: no
+    /// socket holds memory.
+    pub fn tend(&self) -> Option<Duration> {
+        self.tend_at(Instant::now())
     }
 
-    /// Does so if two seconds have passed since the last time. To be called before sleeping; who does not sleep in this library's
-    /// calls keeps its memory until the next of them. How long until there is something to do again; `None`: no socket
-    /// holds memory.
-    pub fn tend(&self) -> Option<Duration> {
-        let (went_back, next) = self.inner.holders.tend();
+    /// The same for one who knows what time it is.
+    pub fn tend_at(&self, now: Instant) -> Option<Duration> {
+        let (went_back, next) = self.inner.holders.tend(now);
         self.trim(went_back);
         next
     }

@@ -52,7 +52,7 @@ impl Holders {
     pub(crate) fn add(&self, sending: &Arc<Sending>) {
         let mut list = lock(&self.list);
         if list.sockets.is_empty() {
-            self.put_off(PERIOD);
+            self.put_off(Instant::now(), PERIOD);
         }
         list.sockets.push_back((Arc::downgrade(sending), 0));
         // Sockets that have gone leave their place: more of them go from the list than come into it.
@@ -63,38 +63,40 @@ impl Holders {
         }
     }
 
-    fn now(&self) -> u64 {
-        self.epoch.elapsed().as_millis() as u64
+    /// In milliseconds since `epoch`.
+    fn millis(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.epoch).as_millis() as u64
     }
 
-    fn put_off(&self, span: Duration) {
-        self.due.store(self.now() + span.as_millis() as u64, Ordering::Relaxed);
+    fn put_off(&self, now: Instant, span: Duration) {
+        self.due.store(self.millis(now) + span.as_millis() as u64, Ordering::Relaxed);
     }
 
     /// Looks after the memory if that is due. Whether some went back, and how long the caller may sleep until the
     /// next look; `None`: there is nothing to look after.
-    pub(crate) fn tend(&self) -> (bool, Option<Duration>) {
-        let (now, due) = (self.now(), self.due.load(Ordering::Relaxed));
-        if now < due {
+    pub(crate) fn tend(&self, now: Instant) -> (bool, Option<Duration>) {
+        let (millis, due) = (self.millis(now), self.due.load(Ordering::Relaxed));
+        if millis < due {
             // Whoever looked last comes back in time; the others need not all wake up with it.
             let is_empty = lock(&self.list).sockets.is_empty();
             return (false, (!is_empty).then_some(PERIOD));
         }
-        let next = now + PERIOD.as_millis() as u64;
+        let next = millis + PERIOD.as_millis() as u64;
         if self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             // Another thread is at it.
             return (false, Some(PERIOD));
         }
-        self.look()
+        self.look(now)
     }
 
     /// The same for a caller who does not sleep, once in many calls.
     pub(crate) fn tend_while_busy(&self) -> bool {
-        self.calls.fetch_add(1, Ordering::Relaxed) % BUSY_CALLS == BUSY_CALLS - 1 && self.tend().0
+        self.calls.fetch_add(1, Ordering::Relaxed) % BUSY_CALLS == BUSY_CALLS - 1
+            && self.tend(Instant::now()).0
     }
 
     /// Takes back what some sockets did not use since they were last looked at.
-    pub(crate) fn look(&self) -> (bool, Option<Duration>) {
+    fn look(&self, now: Instant) -> (bool, Option<Duration>) {
         let mut went_back = false;
         let mut list = lock(&self.list);
         if list.left == 0 {
@@ -115,7 +117,7 @@ impl Holders {
             return (went_back, None);
         }
         let next = if list.left > 0 { SOON } else { PERIOD };
-        self.put_off(next);
+        self.put_off(now, next);
         (went_back, Some(next))
     }
 }

@@ -95,6 +95,11 @@ fn idle_connections_give_their_send_memory_back() {
     let (server, client) = hosts();
     let pairs: Vec<_> = (0..20).map(|_| connection(&server, &client)).collect();
     let bytes = pattern(100_000);
+    let mut now = Instant::now();
+    let mut tend_later = || {
+        now += Duration::from_secs(10);
+        client.tend_at(now)
+    };
     for _ in 0..2 {
         for (near, far) in &pairs {
             (&*near).write_all(&bytes).unwrap();
@@ -107,14 +112,14 @@ fn idle_connections_give_their_send_memory_back() {
         }
         assert!(client.send_memory() >= 20 * 100_000);
         // What was used since the last look stays, what was not goes.
-        client.give_back_idle();
+        tend_later();
         (&pairs[0].0).write_all(b"more").unwrap();
         while pairs[0].0.raw().unacknowledged() > 0 {
             thread::yield_now();
         }
-        client.give_back_idle();
+        tend_later();
         assert!((4096..=1 << 20).contains(&client.send_memory()), "{}", client.send_memory());
-        client.give_back_idle();
+        tend_later();
         assert_eq!(client.send_memory(), 0);
         (&pairs[0].1).read_exact(&mut [0; 4]).unwrap();
     }

@@ -326,6 +326,7 @@ fn accept_outboard(
     let socket = InetSocket::accepted(listener.family, connection, flags & libc::SOCK_NONBLOCK != 0);
     socket.set_tells_left(listener.tells_left());
     socket.set_tells_copied(listener.tells_copied());
+    socket.set_peek_offset(listener.peek_offset());
     socket.timestamping.inherit(&listener.timestamping);
     if listener.ancillary() != 0 {
         socket.change_ancillary(0, listener.ancillary());

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -109,6 +109,8 @@ pub(crate) struct InetSocket {
     tells_copied: AtomicBool,
     /// `UDP_SEGMENT`: the length of the datagrams that a send is cut into; 0: it is one.
     segment: AtomicU16,
+    /// `SO_PEEK_OFF`: from where on what is received is peeked at; negative: from the beginning.
+    peek_offset: AtomicI32,
     /// What the program wants to hear of a datagram: the bits of [`crate::ancillary`].
     ancillary: AtomicU8,
     change: Mutex<()>,
@@ -139,6 +141,7 @@ impl InetSocket {
             timestamping: Timestamping::default(),
             tells_copied: AtomicBool::new(false),
             segment: AtomicU16::new(0),
+            peek_offset: AtomicI32::new(-1),
             ancillary: AtomicU8::new(0),
             change: Mutex::new(()),
             tuned: AtomicBool::new(false),
@@ -187,6 +190,30 @@ impl InetSocket {
     /// Sets it.
     pub(crate) fn set_tells_copied(&self, on: bool) {
         self.tells_copied.store(on, Ordering::Relaxed);
+    }
+
+    /// `SO_PEEK_OFF`.
+    pub(crate) fn peek_offset(&self) -> i32 {
+        self.peek_offset.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub(crate) fn set_peek_offset(&self, offset: i32) {
+        self.peek_offset.store(offset, Ordering::Relaxed);
+    }
+
+    /// So many bytes were peeked at, or taken: where the offset is set it goes on, or back (Linux: `sk_peek_offset_bwd`).
+    #[inline]
+    pub(crate) fn move_peek_offset(&self, peeked: bool, count: usize) {
+        if self.peek_offset() < 0 {
+            return;
+        }
+        let moved = |offset: i32| {
+            let by = count as i32; // no call gives more than 2 GiB
+            let after = if peeked { offset.wrapping_add(by) } else { offset.wrapping_sub(by) };
+            (offset >= 0).then_some(after.max(0))
+        };
+        let _ = self.peek_offset.fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved); // switched off meanwhile
     }
 
     /// `UDP_SEGMENT`.

@@ -242,6 +242,9 @@ fn pass_on(
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => socket.set_receive_timeout(timeout_of(bytes)),
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => socket.set_send_timeout(timeout_of(bytes)),
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
+            socket.set_peek_offset(from_bytes::<c_int>(bytes).unwrap_or(-1));
+        }
         (libc::SOL_TCP, libc::TCP_INQ) => socket.set_tells_left(bytes.iter().any(|&byte| byte != 0)),
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW) => {
             socket.timestamping.set(socket.kind, outboard, from_bytes::<u32>(bytes).unwrap_or(0));
@@ -422,6 +425,8 @@ fn answer(socket: &InetSocket, outboard: &Socket, level: c_int, name: c_int) -> 
             let taken = outboard.take_error();
             Some(taken.map(|error| error.as_ref().map_or(0, errno::of)))
         }
+        // One that is switched off the kernel's socket has as well, if its kernel knows the option.
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF) if socket.peek_offset() != -1 => Some(Ok(socket.peek_offset())),
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) if socket.phase() == Phase::Outboard => {
             Some(Ok(c_int::from(outboard.is_listening())))
         }

@@ -89,10 +89,53 @@ fn receive_stream(
         return receive_urgent(outboard, buffers, flags);
     }
     let peek = flags & libc::MSG_PEEK != 0;
+    if let Some(behind) = peeks_behind(socket, flags) {
+        let attempt = || outboard.receiver().peek_behind(behind, buffers);
+        return peek_behind(socket, outboard, behind, length, flags, attempt);
+    }
     receive_in_parts(socket, outboard, length, flags, |done| match done {
         0 => outboard.recv(buffers, peek),
         _ => receive_behind(outboard, buffers, done),
     })
+}
+
+/// Where a look with these flags begins, if that is not at the beginning (`SO_PEEK_OFF`).
+fn peeks_behind(socket: &InetSocket, flags: c_int) -> Option<u64> {
+    if flags & libc::MSG_PEEK == 0 { None } else { u64::try_from(socket.peek_offset()).ok() }
+}
+
+/// Looks by `attempt` behind the first bytes until that gives as much as is asked for, or all that it will.
+fn peek_behind(
+    socket: &InetSocket,
+    outboard: &Socket,
+    behind: u64,
+    length: usize,
+    flags: c_int,
+    mut attempt: impl FnMut() -> io::Result<usize>,
+) -> io::Result<Received> {
+    let all = flags & libc::MSG_WAITALL != 0;
+    let wanted = if all { length } else { outboard.low_water().min(length) };
+    let mut deadline = LazyDeadline::new(|| socket.receive_deadline());
+    let mut more = !socket.may_not_wait(flags);
+    loop {
+        let seen = outboard.received_total();
+        let outcome = attempt();
+        let is_short = match &outcome {
+            Ok(count) => (1..wanted).contains(count) && !outboard.has_mark_at(behind + *count as u64),
+            Err(error) => errno::is_again(error),
+        };
+        if !is_short || !more {
+            let count = outcome?;
+            socket.move_peek_offset(true, count);
+            return Ok(Received { count, ..Received::default() });
+        }
+        match outboard.wait_for_more(seen, deadline.get()) {
+            Ok(is_more) => more = is_more,
+            // What there is by then is given.
+            Err(_) if outcome.is_ok() => more = false,
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Whether a receive with these flags touches no buffer, which may be nowhere then.
@@ -108,6 +151,10 @@ pub(crate) fn count(
     length: usize,
     flags: c_int,
 ) -> io::Result<Received> {
+    if let Some(behind) = peeks_behind(socket, flags) {
+        let count = || Ok(outboard.receiver().count_behind(behind)?.min(length));
+        return peek_behind(socket, outboard, behind, length, flags, count);
+    }
     let peek = flags & libc::MSG_PEEK != 0;
     receive_in_parts(socket, outboard, length, flags, |done| match outboard.receivable() {
         there if peek && there > 0 => Ok(there.min(length)),
@@ -165,6 +212,9 @@ fn receive_in_parts(
             Err(error) => return Err(error),
         }
     }
+    if !peek {
+        socket.move_peek_offset(false, done);
+    }
     Ok(Received { count: done, ..Received::default() })
 }
 
@@ -204,14 +254,27 @@ fn receive_datagram(
     flags: c_int,
 ) -> io::Result<Option<Received>> {
     let mut deadline = LazyDeadline::new(|| socket.receive_deadline());
+    let peek = flags & libc::MSG_PEEK != 0;
+    let offset = peeks_behind(socket, flags);
+    let room = if offset.is_some() { total(buffers) } else { 0 };
+    let mut more = true;
     loop {
-        match outboard.recv_from(buffers, flags & libc::MSG_PEEK != 0) {
+        let seen = if offset.is_some() { outboard.received_total() } else { 0 };
+        let received = match offset {
+            None => outboard.recv_from(buffers, peek),
+            Some(offset) => outboard.peek_from_offset(offset, buffers),
+        };
+        match received {
             Ok(datagram) => {
                 let whole = flags & libc::MSG_TRUNC != 0;
+                let count = if whole { datagram.length } else { datagram.copied };
+                socket.move_peek_offset(peek, count);
+                // Linux: from an offset on it was cut too where it ends with the buffers (`udp_recvmsg`).
+                let fills = offset.is_some() && datagram.copied == room;
                 return Ok(Some(Received {
-                    count: if whole { datagram.length } else { datagram.copied },
+                    count,
                     remote: Some(datagram.remote),
-                    truncated: datagram.copied < datagram.length,
+                    truncated: datagram.copied < datagram.length && (offset.is_none() || fills),
                     datagram: Some(datagram),
                     ..Received::default()
                 }));
@@ -230,11 +293,16 @@ fn receive_datagram(
                 return Ok(None);
             }
         }
-        if socket.may_not_wait(flags) {
+        if socket.may_not_wait(flags) || !more {
             return Err(errno::error(libc::EAGAIN));
         }
-        if both {
+        // What is there already and before the offset does not end the wait.
+        if both && offset.is_some() {
+            more = wait::for_more_of_both(fd, outboard, seen, deadline.get())?;
+        } else if both {
             wait::for_both(fd, deadline.get())?;
+        } else if offset.is_some() {
+            more = outboard.wait_for_more(seen, deadline.get())?;
         } else {
             wait::for_socket(outboard, Interest::READABLE, deadline.get())?;
         }

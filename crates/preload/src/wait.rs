@@ -53,6 +53,35 @@ pub(crate) fn for_both(fd: RawFd, deadline: Option<Instant>) -> io::Result<()> {
     }
 }
 
+/// Waits until the stack's socket has received more than `seen`, or something can be received on `fd` by the kernel's, or
+/// there is something else to look at. False: the deadline has passed.
+pub(crate) fn for_more_of_both(
+    fd: RawFd,
+    socket: &Socket,
+    seen: u64,
+    deadline: Option<Instant>,
+) -> io::Result<bool> {
+    let endpoint = socket.endpoint();
+    with_waiter(endpoint, |waiter| {
+        let kernel = pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut entries = [kernel, wake_entry(waiter.descriptor()), end_entry(endpoint.liveness())];
+        waiter.watch(socket, Interest::READABLE);
+        waiter.arm();
+        let outcome = if socket.has_more(seen) {
+            Ok(1)
+        } else {
+            let look = endpoint.tend().map(|span| Instant::now() + span);
+            sleep(&mut entries, deadline.into_iter().chain(look).min(), None)
+        };
+        waiter.disarm();
+        waiter.unwatch(socket);
+        if entries[2].revents != 0 {
+            endpoint.check_alive();
+        }
+        Ok(outcome? > 0 || deadline.is_none_or(|deadline| Instant::now() < deadline))
+    })?
+}
+
 /// The entry that a waiter is polled with.
 pub(crate) fn wake_entry(fd: RawFd) -> pollfd {
     pollfd { fd, events: libc::POLLIN, revents: 0 }

@@ -41,8 +41,18 @@ impl ReceiveStream {
         let record = self.channel.record(self.socket);
         // The state first: if it says that this is the end, the cursor loaded after it is the last.
         let ended = record.state().intersects(State::ENDS_READING);
-        let (start, end) = self.readable(&record, true);
+        let (start, end) = self.readable(&record, self.consumed, true);
         Available { bytes: end - start, ended }
+    }
+
+    /// Bytes that can be peeked at behind the first `behind`.
+    pub fn available_behind(&self, behind: u64) -> u64 {
+        let (start, end) = self.readable(&self.channel.record(self.socket), self.behind(behind), true);
+        end - start
+    }
+
+    fn behind(&self, bytes: u64) -> u64 {
+        self.consumed.saturating_add(bytes)
     }
 
     /// Whether urgent bytes stay in the line (`SO_OOBINLINE`); by default they are passed over.
@@ -50,21 +60,22 @@ impl ReceiveStream {
         self.urgent_inline = inline;
     }
 
-    /// Where one read begins and ends: not beyond an urgent byte ahead. `past`: behind one that is next, if it is out of the line.
+    /// Where one read from an offset on begins and ends: not beyond an urgent byte ahead. `past`: behind one that is next, if it is
+    /// out of the line.
     #[inline]
-    fn readable(&self, record: &Record<'_>, past: bool) -> (u64, u64) {
-        let received = record.received().max(self.consumed);
+    fn readable(&self, record: &Record<'_>, from: u64, past: bool) -> (u64, u64) {
+        let received = record.received().max(from);
         // After the cursor: then it is at least as new, and nothing urgent is taken for something else.
         let word = record.urgent();
         if word == UrgentWord::default() {
-            return (self.consumed, received);
+            return (from, received);
         }
-        match word.offset(self.consumed) {
-            Some(mark) if mark > self.consumed => (self.consumed, received.min(mark)),
-            Some(_) if self.urgent_inline => (self.consumed, received),
-            Some(mark) if past => (received.min(mark + 1), received),
+        match word.offset(from) {
+            Some(mark) if mark > from => (from, received.min(mark)),
+            Some(_) if self.urgent_inline => (from, received),
+            Some(mark) if past => (received.min(mark.saturating_add(1)), received),
             Some(mark) => (mark, mark),
-            None => (self.consumed, received),
+            None => (from, received),
         }
     }
 
@@ -106,12 +117,12 @@ impl ReceiveStream {
     /// The bytes that can be read, in place: up to the end of the ring, and from its start. None while an urgent byte is next
     /// that was not [passed](Self::pass_urgent).
     pub fn slices(&self) -> [&[u8]; 2] {
-        self.slices_of(false)
+        self.slices_from(self.consumed, false)
     }
 
-    fn slices_of(&self, past: bool) -> [&[u8]; 2] {
+    fn slices_from(&self, from: u64, past: bool) -> [&[u8]; 2] {
         let record = self.channel.record(self.socket);
-        let (start, end) = self.readable(&record, past);
+        let (start, end) = self.readable(&record, from, past);
         let bytes = (end - start) as usize;
         if bytes == 0 {
             return [&[], &[]];
@@ -152,33 +163,46 @@ impl ReceiveStream {
     /// # Errors
     /// As [`consume`](Self::consume).
     pub fn read(&mut self, buffers: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<usize> {
-        let mut copied = 0;
         self.pass_urgent(peek)?;
-        {
-            let [mut first, mut second] = self.slices_of(peek);
-            for buffer in buffers {
-                let mut place: &mut [u8] = buffer;
-                while !place.is_empty() && !first.is_empty() {
-                    let count = place.len().min(first.len());
-                    let (now, later) = place.split_at_mut(count);
-                    copy(now, &first[..count]);
-                    place = later;
-                    first = &first[count..];
-                    copied += count;
-                    if first.is_empty() {
-                        first = std::mem::take(&mut second);
-                    }
-                }
-            }
-        }
+        let copied = copy_out(self.slices_from(self.consumed, peek), buffers);
         if !peek {
             self.consume(copied)?;
         }
         Ok(copied)
     }
 
+    /// Copies out, as a look with `peek` does, what comes behind the first `behind` bytes; how many. An urgent byte out of the line
+    /// counts among these, and is passed over if it is next.
+    ///
+    /// # Errors
+    /// As [`consume`](Self::consume).
+    pub fn peek_behind(&mut self, behind: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.pass_urgent(true)?;
+        Ok(copy_out(self.slices_from(self.behind(behind), true), buffers))
+    }
+
     /// Asks to be woken when `bytes` more than what was consumed are there. To be called before the waiter prepares.
     pub fn arm_wake(&self, bytes: u64) {
         self.channel.record(self.socket).set_read_wake(self.consumed.saturating_add(bytes.max(1)));
     }
+}
+
+/// Copies what is in two places one after the other into the buffers; how much.
+fn copy_out([mut first, mut second]: [&[u8]; 2], buffers: &mut [IoSliceMut<'_>]) -> usize {
+    let mut copied = 0;
+    for buffer in buffers {
+        let mut place: &mut [u8] = buffer;
+        while !place.is_empty() && !first.is_empty() {
+            let count = place.len().min(first.len());
+            let (now, later) = place.split_at_mut(count);
+            copy(now, &first[..count]);
+            place = later;
+            first = &first[count..];
+            copied += count;
+            if first.is_empty() {
+                first = std::mem::take(&mut second);
+            }
+        }
+    }
+    copied
 }

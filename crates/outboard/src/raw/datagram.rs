@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use channel::State;
+use channel::app::ReceiveDatagrams;
 
 use super::errors::MOST_PAYLOAD;
 use super::sides::{ReceiveSide, SendSide};
@@ -75,6 +76,20 @@ impl Socket {
 
     /// Takes a datagram. `peek` leaves it.
     pub fn recv_from(&self, buffers: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<Datagram> {
+        self.look_or_take(
+            |datagrams| if peek { datagrams.peek(None, buffers) } else { datagrams.receive(buffers) },
+        )
+    }
+
+    /// Looks at the datagram that has the byte at an offset in all of what is queued, from there on (`SO_PEEK_OFF`).
+    pub fn peek_from_offset(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Datagram> {
+        self.look_or_take(|datagrams| datagrams.peek(Some(offset), buffers))
+    }
+
+    fn look_or_take(
+        &self,
+        attempt: impl FnOnce(&mut ReceiveDatagrams) -> io::Result<Option<channel::app::Datagram>>,
+    ) -> io::Result<Datagram> {
         // As on Linux an error comes before what was received before it.
         if self.has_new_error()
             && let Some(error) = self.take_error()?
@@ -83,8 +98,7 @@ impl Socket {
         }
         let mut side = lock(&self.receive);
         let ReceiveSide::Datagrams(datagrams) = &mut *side else { return Err(errno(libc::EOPNOTSUPP)) };
-        let datagram = datagrams.receive(buffers, peek)?;
-        if let Some(datagram) = datagram {
+        if let Some(datagram) = attempt(datagrams)? {
             return Ok(Datagram {
                 copied: datagram.copied,
                 length: datagram.length,

@@ -156,6 +156,21 @@ impl Socket {
             || self.readable_of_stream() >= count
     }
 
+    /// Whether more has been received than `seen` of [`received_total`](Self::received_total), or there is an error, or nothing
+    /// more will be. If not, the mark is set so that the stack rings when there is.
+    pub fn has_more(&self, seen: u64) -> bool {
+        if self.record().received() > seen {
+            return true;
+        }
+        self.record().set_read_wake(seen.saturating_add(1));
+        // The state of a datagram socket says for ever that there was an error.
+        self.state().intersects(State::PEER_CLOSED | State::CLOSED)
+            || self.has_error()
+            || self.progress.read_shut.load(Ordering::Acquire)
+            // As above.
+            || self.record().received() > seen
+    }
+
     /// Received bytes before the next urgent one that is out of the line (Linux: `tcp_inq`).
     fn receivable_of_stream(&self) -> usize {
         self.heed_urgent();

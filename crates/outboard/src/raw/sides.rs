@@ -154,7 +154,38 @@ impl Receiver<'_> {
             if count > 0 {
                 return Ok(count);
             }
-            if let Some(outcome) = self.outcome_of_nothing(buffers.iter().all(|buffer| buffer.is_empty())) {
+            if let Some(outcome) = self.outcome_of_nothing(buffers.iter().all(|buffer| buffer.is_empty()), 0)
+            {
+                return outcome;
+            }
+        }
+    }
+
+    /// Looks at what comes behind the first `behind` bytes (`SO_PEEK_OFF`); 0 at the end of the stream.
+    pub fn peek_behind(&mut self, behind: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let wants_nothing = buffers.iter().all(|buffer| buffer.is_empty());
+        loop {
+            let count = self.stream()?.peek_behind(behind, buffers)?;
+            self.note_consumed();
+            if count > 0 {
+                return Ok(count);
+            }
+            if let Some(outcome) = self.outcome_of_nothing(wants_nothing, behind) {
+                return outcome;
+            }
+        }
+    }
+
+    /// How many bytes [`peek_behind`](Self::peek_behind) could give; 0 at the end of the stream.
+    pub fn count_behind(&mut self, behind: u64) -> io::Result<usize> {
+        loop {
+            self.stream()?.pass_urgent(true)?;
+            self.note_consumed();
+            let count = self.stream()?.available_behind(behind) as usize;
+            if count > 0 {
+                return Ok(count);
+            }
+            if let Some(outcome) = self.outcome_of_nothing(false, behind) {
                 return outcome;
             }
         }
@@ -168,7 +199,7 @@ impl Receiver<'_> {
             if !self.stream()?.fill().is_empty() {
                 return Ok(self.stream()?.fill());
             }
-            match self.outcome_of_nothing(false) {
+            match self.outcome_of_nothing(false, 0) {
                 Some(Ok(_)) => return Ok(&[]),
                 Some(Err(error)) => return Err(error),
                 None => {}
@@ -194,12 +225,13 @@ impl Receiver<'_> {
         }
     }
 
-    /// No bytes were found: what that means, in the order in which Linux asks. `None`: some have come meanwhile.
-    fn outcome_of_nothing(&mut self, wanted_nothing: bool) -> Option<io::Result<usize>> {
+    /// No bytes were found behind the first `behind`: what that means, in the order in which Linux asks. `None`: some have come
+    /// meanwhile.
+    fn outcome_of_nothing(&mut self, wanted_nothing: bool, behind: u64) -> Option<io::Result<usize>> {
         let socket = self.socket;
         // The state first: if it is final, so is the cursor that is loaded after it.
         let state = socket.state();
-        let has_bytes = self.stream().is_ok_and(|stream| stream.available().bytes > 0);
+        let has_bytes = self.stream().is_ok_and(|stream| stream.available_behind(behind) > 0);
         if has_bytes {
             return wanted_nothing.then_some(Ok(0));
         }

@@ -50,6 +50,12 @@ impl Socket {
         self.record().urgent_mark(consumed).is_some_and(|(offset, _)| offset == consumed)
     }
 
+    /// Whether the byte behind so many of those that were not read is the urgent one.
+    pub fn has_mark_at(&self, behind: u64) -> bool {
+        let at = self.progress.consumed.load(Ordering::Relaxed).saturating_add(behind);
+        self.record().urgent_mark(at).is_some_and(|(offset, _)| offset == at)
+    }
+
     /// Passes over what the mark has gone past. Whoever receives at this moment does it by himself.
     pub(super) fn heed_urgent(&self) {
         if self.record().was_urgent()

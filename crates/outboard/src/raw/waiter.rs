@@ -163,6 +163,22 @@ impl Socket {
         })?
     }
 
+    /// Waits until more has come than `seen` of [`received_total`](Self::received_total), taken or not. False: nothing more
+    /// comes, or there is an error, or the deadline has passed.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_for_more(&self, seen: u64, deadline: Option<Instant>) -> io::Result<bool> {
+        with_waiter(&self.endpoint, |waiter| {
+            waiter.watch(self, Interest::READABLE);
+            let outcome = sleep_until(waiter, self, deadline, false, |socket| socket.has_more(seen));
+            waiter.disarm();
+            waiter.unwatch(self);
+            outcome
+        })??;
+        Ok(self.received_total() > seen)
+    }
+
     /// Begins a wait for bytes of a socket: if bytes stream in, the stack is asked to ring only when many have come or no more
     /// come, and this is true. Look once the waiter is armed whether something came meanwhile, sleep without a spin, and
     /// [`end_nap`](Self::end_nap).

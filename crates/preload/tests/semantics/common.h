@@ -83,4 +83,5 @@ void errors_cases(void);
 void segments_cases(void);
 void stamps_cases(void);
 void several_cases(void);
+void peeks_cases(void);
 #endif

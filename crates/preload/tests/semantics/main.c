@@ -62,6 +62,7 @@ int main(int count, char **arguments) {
     run("segments", segments_cases, only);
     run("stamps", stamps_cases, only);
     run("several", several_cases, only);
+    run("peeks", peeks_cases, only);
     if (only) {
         run("exhausted", exhausted_cases, only);
         run("leave-exit", leave_by_exit, only);
