@@ -111,6 +111,8 @@ pub(crate) struct InetSocket {
     segment: AtomicU16,
     /// `SO_PEEK_OFF`: from where on what is received is peeked at; negative: from the beginning.
     peek_offset: AtomicI32,
+    /// Of one that talks by the kernel as well: the kernel's socket, which has an offset of its own, was the last to be asked.
+    kernel_peeked: AtomicBool,
     /// What the program wants to hear of a datagram: the bits of [`crate::ancillary`].
     ancillary: AtomicU8,
     change: Mutex<()>,
@@ -142,6 +144,7 @@ impl InetSocket {
             tells_copied: AtomicBool::new(false),
             segment: AtomicU16::new(0),
             peek_offset: AtomicI32::new(-1),
+            kernel_peeked: AtomicBool::new(false),
             ancillary: AtomicU8::new(0),
             change: Mutex::new(()),
             tuned: AtomicBool::new(false),
@@ -202,12 +205,23 @@ impl InetSocket {
         self.peek_offset.store(offset, Ordering::Relaxed);
     }
 
+    /// Whether the kernel's socket knows the offset that counts.
+    pub(crate) fn was_kernel_peeked(&self) -> bool {
+        self.kernel_peeked.load(Ordering::Relaxed)
+    }
+
+    /// The kernel's socket is asked now.
+    pub(crate) fn note_kernel_peeked(&self) {
+        self.kernel_peeked.store(true, Ordering::Relaxed);
+    }
+
     /// So many bytes were peeked at, or taken: where the offset is set it goes on, or back (Linux: `sk_peek_offset_bwd`).
     #[inline]
     pub(crate) fn move_peek_offset(&self, peeked: bool, count: usize) {
         if self.peek_offset() < 0 {
             return;
         }
+        self.kernel_peeked.store(false, Ordering::Relaxed);
         let moved = |offset: i32| {
             let by = count as i32; // no call gives more than 2 GiB
             let after = if peeked { offset.wrapping_add(by) } else { offset.wrapping_sub(by) };

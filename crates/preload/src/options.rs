@@ -426,7 +426,11 @@ fn answer(socket: &InetSocket, outboard: &Socket, level: c_int, name: c_int) -> 
             Some(taken.map(|error| error.as_ref().map_or(0, errno::of)))
         }
         // One that is switched off the kernel's socket has as well, if its kernel knows the option.
-        (libc::SOL_SOCKET, libc::SO_PEEK_OFF) if socket.peek_offset() != -1 => Some(Ok(socket.peek_offset())),
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF)
+            if socket.peek_offset() != -1 && !socket.was_kernel_peeked() =>
+        {
+            Some(Ok(socket.peek_offset()))
+        }
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) if socket.phase() == Phase::Outboard => {
             Some(Ok(c_int::from(outboard.is_listening())))
         }

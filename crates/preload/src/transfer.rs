@@ -290,6 +290,7 @@ fn receive_datagram(
         if both {
             let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
             if matches!(wait::sleep(std::slice::from_mut(&mut entry), Some(Instant::now()), None), Ok(1)) {
+                socket.note_kernel_peeked();
                 return Ok(None);
             }
         }
