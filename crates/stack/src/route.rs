@@ -31,8 +31,8 @@ pub struct Route {
 pub(crate) struct RouteTable {
     routes: Vec<Route>,
     epoch: u32,
-    /// Some route has an MTU of its own.
-    narrows: bool,
+    /// The least MTU that a route has of its own.
+    least_mtu: Option<u16>,
 }
 
 impl RouteTable {
@@ -52,21 +52,18 @@ impl RouteTable {
             .routes
             .partition_point(|other| other.destination.prefix_len() >= route.destination.prefix_len());
         self.routes.insert(at, route);
-        self.narrows = self.routes.iter().any(|route| route.mtu.is_some());
+        self.least_mtu = self.routes.iter().filter_map(|route| route.mtu).min();
         true
     }
 
     /// The least that any route allows.
     pub(crate) fn least_mtu(&self) -> u16 {
-        if !self.narrows {
-            return u16::MAX;
-        }
-        self.routes.iter().filter_map(|route| route.mtu).min().unwrap_or(u16::MAX)
+        self.least_mtu.unwrap_or(u16::MAX)
     }
 
     /// The MTU of the route to `destination`, if it has one of its own.
     pub(crate) fn mtu_to(&self, destination: IpAddr) -> Option<u16> {
-        if self.narrows { self.lookup(destination)?.mtu } else { None }
+        self.least_mtu.and_then(|_| self.lookup(destination)?.mtu)
     }
 
     /// The route to `destination`.

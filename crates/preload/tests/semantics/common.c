@@ -139,6 +139,22 @@ struct sockaddr_in address_of(struct in_addr ip, int port) {
     return address;
 }
 
+int udp_bound(struct in_addr ip, struct sockaddr_in *name) {
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    *name = address_of(ip, 0);
+    socklen_t length = sizeof *name;
+    bind(fd, (struct sockaddr *)name, length);
+    getsockname(fd, (struct sockaddr *)name, &length);
+    return fd;
+}
+
+int port_of(int call) {
+    char text[20] = "";
+    for (int i = 0; i < 19 && read(call, text + i, 1) == 1 && text[i] != '\n'; i++) {
+    }
+    return atoi(text);
+}
+
 int listen_on(struct in_addr ip, int *port) {
     int fd = tcp_socket();
     struct sockaddr_in address = address_of(ip, *port);

@@ -55,6 +55,10 @@ void fill_pattern(char *buffer, long length, long position);
 int matches_pattern(const char *buffer, long length, long position);
 int listen_on(struct in_addr address, int *port);
 struct sockaddr_in address_of(struct in_addr ip, int port);
+/* A datagram socket at a free port; `name` is told its address. */
+int udp_bound(struct in_addr ip, struct sockaddr_in *name);
+/* The port that the peer answers with, on a line. */
+int port_of(int call);
 void pause_ms(int milliseconds);
 /* SIGALRM every 50 ms, with these flags, to interrupt one call: however late that begins, another ring comes. */
 void ring(int flags);

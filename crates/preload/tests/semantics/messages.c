@@ -3,15 +3,6 @@
 
 #define AS(address) (struct sockaddr *)&address, sizeof address
 
-static int udp_bound(struct in_addr ip, struct sockaddr_in *name) {
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    *name = address_of(ip, 0);
-    socklen_t length = sizeof *name;
-    bind(fd, (struct sockaddr *)name, length);
-    getsockname(fd, (struct sockaddr *)name, &length);
-    return fd;
-}
-
 /* Receives and tells what came with it. */
 static void tell(const char *what, int fd, size_t room) {
     char buffer[100], control[200];

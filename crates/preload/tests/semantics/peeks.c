@@ -174,13 +174,6 @@ static void urgent(void) {
     close(told);
 }
 
-static int port_of(int call) {
-    char text[20] = "";
-    for (int i = 0; i < 19 && read(call, text + i, 1) == 1 && text[i] != '\n'; i++) {
-    }
-    return atoi(text);
-}
-
 /* Has these lengths of the alphabet waiting; ends with -1. The last is there when another socket's, sent later, is. */
 static void queue(int fd, struct sockaddr_in to, const int *lengths) {
     const char *text = "abcdefghijklmnopqrstuvwxyz";

@@ -56,15 +56,6 @@ static void run(const char *what, int from, int to, const struct sockaddr_in *ad
     say("%s: %ld datagrams%s %ld*%ld good %ld", what, count, text, same, last, good);
 }
 
-static int udp_bound(struct in_addr ip, struct sockaddr_in *name) {
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    *name = address_of(ip, 0);
-    socklen_t length = sizeof *name;
-    bind(fd, (struct sockaddr *)name, length);
-    getsockname(fd, (struct sockaddr *)name, &length);
-    return fd;
-}
-
 static void options(void) {
     struct sockaddr_in name;
     int fd = udp_bound(own_address, &name), stream = tcp_socket();
@@ -115,13 +106,6 @@ static void sending(void) {
     run("corked", from, to, NULL, 500, -1, 0);
     close(from);
     close(to);
-}
-
-static int port_of(int call) {
-    char text[20] = "";
-    for (int i = 0; i < 19 && read(call, text + i, 1) == 1 && text[i] != '\n'; i++) {
-    }
-    return atoi(text);
 }
 
 /* The peer sends them back one by one, or as many as it has. */

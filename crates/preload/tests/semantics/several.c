@@ -1,15 +1,6 @@
 /* Several messages a call, with an error among them, and sockets that share a port. */
 #include "common.h"
 
-static int udp_bound(struct in_addr ip, struct sockaddr_in *name) {
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    *name = address_of(ip, 0);
-    socklen_t length = sizeof *name;
-    bind(fd, (struct sockaddr *)name, length);
-    getsockname(fd, (struct sockaddr *)name, &length);
-    return fd;
-}
-
 static const char *error_of(int fd) {
     int error = -1;
     socklen_t length = sizeof error;

@@ -65,13 +65,6 @@ static void drain(const char *what, int fd, int count) {
     tell(what, fd, MSG_ERRQUEUE);
 }
 
-static int port_of(int call) {
-    char text[20] = "";
-    for (int i = 0; i < 19 && read(call, text + i, 1) == 1 && text[i] != '\n'; i++) {
-    }
-    return atoi(text);
-}
-
 static void send_with(int fd, const char *text, uint32_t flags) {
     char control[CMSG_SPACE(sizeof flags)] = {0};
     struct iovec part = {(void *)text, strlen(text)};
