@@ -194,6 +194,16 @@ pub enum Command {
         /// The other end.
         remote: Option<SocketAddr>,
     },
+    /// Takes over a socket that this process has from the one that forked it, under a number from the application's half. Where its
+    /// streams stand is given in the header of F. `EAGAIN`: not yet; `ENOTCONN`: it is over, or was never shared.
+    Claim {
+        /// The number that it gets.
+        socket: u32,
+        /// For the answer.
+        sequence: u32,
+        /// Which.
+        identity: u64,
+    },
     /// Asks for [`TcpInfo`](tcp::TcpInfo), which is given in the header of F.
     Info {
         /// The socket.
@@ -224,6 +234,7 @@ mod op {
     pub(super) const TAKE_ERROR: u8 = 22;
     pub(super) const PATH_MTU: u8 = 23;
     pub(super) const STAMP: u8 = 24;
+    pub(super) const CLAIM: u8 = 25;
 }
 
 type Words = [u64; COMMAND_WORDS];
@@ -252,7 +263,36 @@ impl Command {
             | Self::TakeError { socket, .. }
             | Self::Stamp { socket, .. }
             | Self::PathMtu { socket, .. }
+            | Self::Claim { socket, .. }
             | Self::Info { socket, .. } => socket,
+        }
+    }
+
+    /// The sequence of the answer that it wants; 0: none.
+    pub fn sequence(&self) -> u32 {
+        match *self {
+            Self::OpenTcp { sequence, .. }
+            | Self::OpenUdp { sequence, .. }
+            | Self::Bind { sequence, .. }
+            | Self::Listen { sequence, .. }
+            | Self::Connect { sequence, .. }
+            | Self::Shutdown { sequence, .. }
+            | Self::SetOption { sequence, .. }
+            | Self::UnknownOption { sequence, .. }
+            | Self::TakeError { sequence, .. }
+            | Self::PathMtu { sequence, .. }
+            | Self::Claim { sequence, .. }
+            | Self::Info { sequence, .. } => sequence,
+            Self::AttachSend { .. }
+            | Self::Send { .. }
+            | Self::Fill { .. }
+            | Self::ReturnFile { .. }
+            | Self::SendMore { .. }
+            | Self::SendUrgent { .. }
+            | Self::Consumed { .. }
+            | Self::Close { .. }
+            | Self::Abort { .. }
+            | Self::Stamp { .. } => 0,
         }
     }
 
@@ -305,6 +345,7 @@ impl Command {
             Self::PathMtu { socket, sequence, remote } => {
                 with_address(op::PATH_MTU, socket, sequence, remote)
             }
+            Self::Claim { socket, sequence, identity } => plain(op::CLAIM, socket, sequence, identity),
             Self::Info { socket, sequence } => plain(op::INFO, socket, sequence, 0),
         }
     }
@@ -364,6 +405,7 @@ impl Command {
                 Self::Stamp { socket, offset: argument, stamp }
             }
             op::PATH_MTU => Self::PathMtu { socket, sequence, remote: decode_address(words)? },
+            op::CLAIM => Self::Claim { socket, sequence, identity: argument },
             op::INFO => Self::Info { socket, sequence },
             _ => return Err(Offence::UnknownCommand),
         })

@@ -15,7 +15,7 @@ pub const MAGIC_A: u64 = u64::from_le_bytes(*b"OUTBRD A");
 /// Marks segment F ("OUTBRD F").
 pub const MAGIC_F: u64 = u64::from_le_bytes(*b"OUTBRD F");
 /// The version of this layout, of the commands, the events and the control messages. Both sides must have the same.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The unit of the data areas.
 pub const PAGE: usize = 1 << PAGE_LOG2;
@@ -75,6 +75,10 @@ pub(crate) mod header_f {
     pub(crate) const PATH_MTU: usize = 320;
     /// No path is narrower than this, as far as is known.
     pub(crate) const NARROWEST_MTU: usize = 384;
+    /// The answer to the last CLAIM command: the stream offsets up to which it is read, and queued.
+    pub(crate) const CLAIMED: usize = 448;
+    /// How often processes had forked when this one did last.
+    pub(crate) const FORKS: usize = 464;
     /// The answer to the last INFO command, [`TcpInfo`](tcp::TcpInfo) as its bytes.
     pub(crate) const INFO: usize = 1024;
     pub(crate) const INFO_WORDS: usize = 38;
@@ -100,7 +104,8 @@ pub(crate) mod record_a {
     pub(crate) const WATCHED: usize = 36;
     /// Not zero: wake the reader too when `received` is here and nothing more comes for a moment.
     pub(crate) const READ_LEAST: usize = 40;
-    /// Of a connection: not zero once the program has accepted it. Of a listener: how many it has accepted.
+    /// Of a connection: not zero once the program has accepted it, but one more than `FORKS` then. Of a listener: how many it has
+    /// accepted.
     pub(crate) const TAKEN: usize = 48;
     /// Not zero: do not wake the writer before the stream is sent up to here, either.
     pub(crate) const SENT_WAKE: usize = 56;
@@ -133,17 +138,21 @@ pub(crate) mod record_f {
     pub(crate) const SENDING: usize = 112;
     /// Stream offset up to which queued bytes are in the send ring: the FEP reads lent files into it.
     pub(crate) const FILLED: usize = 120;
-    pub(crate) const SIZE: usize = 128;
+    /// What it is called wherever it goes: processes that fork share their sockets. 0: it cannot be shared (yet).
+    pub(crate) const IDENTITY: usize = 128;
+    pub(crate) const SIZE: usize = 192;
 }
 
 const _: () = {
     assert!(record_a::TAKEN + 4 <= record_a::SENT_WAKE);
     assert!(record_a::SENT_WAKE + 8 <= record_a::SIZE && record_a::SIZE.is_multiple_of(CACHE_LINE));
     assert!(record_f::LOCAL + 24 <= record_f::REMOTE && record_f::REMOTE + 24 <= record_f::SENDING);
-    assert!(record_f::SENDING < record_f::FILLED && record_f::FILLED + 8 <= record_f::SIZE);
+    assert!(record_f::SENDING < record_f::FILLED && record_f::FILLED < record_f::IDENTITY);
+    assert!(record_f::IDENTITY + 8 <= record_f::SIZE);
     assert!(header_f::EVENTS_PRODUCED + CACHE_LINE <= header_f::PATH_MTU);
     assert!(header_f::PATH_MTU + CACHE_LINE <= header_f::NARROWEST_MTU);
-    assert!(header_f::NARROWEST_MTU + CACHE_LINE <= header_f::INFO);
+    assert!(header_f::NARROWEST_MTU + CACHE_LINE <= header_f::CLAIMED);
+    assert!(header_f::CLAIMED + CACHE_LINE <= header_f::INFO);
     assert!(header_f::INFO + 8 * header_f::INFO_WORDS <= header_f::QUEUED_ERROR);
     assert!(header_f::QUEUED_ERROR + crate::queued::SIZE <= PAGE);
     assert!(
@@ -351,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_what_version_6_says() {
+    fn the_layout_is_what_version_7_says() {
         let geometry = Geometry {
             sockets: 1024,
             waiters: 64,
@@ -364,7 +373,7 @@ mod tests {
         let a = [layout.slots, layout.commands, layout.records_a, layout.send_area, layout.a_len];
         assert_eq!(a, [0x1000, 0x2000, 0xa000, 0x1a000, 0x11a000]);
         let f = [layout.wakes, layout.events, layout.records_f, layout.receive_area, layout.f_len];
-        assert_eq!(f, [0x1000, 0x2000, 0x6000, 0x26000, 0x226000]);
+        assert_eq!(f, [0x1000, 0x2000, 0x6000, 0x36000, 0x236000]);
     }
 
     #[test]

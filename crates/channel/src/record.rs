@@ -30,6 +30,8 @@ bitflags::bitflags! {
         const AWAITS_DATA = 1 << 8;
         /// Its queue of errors is not empty.
         const HAS_QUEUED = 1 << 9;
+        /// Another application that holds it uses it: this number stands for nothing, until it is closed.
+        const MOVED = 1 << 10;
     }
 }
 

@@ -168,7 +168,7 @@ fn limits_on_applications_are_told() {
 fn another_version_is_told_what_to_do() {
     let fep = Fep::start(common::small_limits());
     let control = connect_to(&fep.path()).unwrap();
-    let hello = Request::Hello { version: 999, pid: 1, name: "old".into() }.encode();
+    let hello = Request::Hello { version: 999, pid: 1, name: "old".into(), parent: None }.encode();
     let Some(Answer::Refused(text)) = Answer::decode(&ask(&control, &hello)) else { panic!() };
     assert!(text.contains("999"), "{text}");
     assert!(fep.status().applications.is_empty());
@@ -182,7 +182,8 @@ fn nonsense_is_refused_and_ends_an_application() {
     assert!(matches!(Answer::decode(&ask(&stranger, b"HELLO   ")), Some(Answer::Refused(_))));
     // An application that says HELLO twice.
     let control = connect_to(&fep.path()).unwrap();
-    let hello = Request::Hello { version: channel::layout::VERSION, pid: 1, name: "twice".into() }.encode();
+    let (version, name) = (channel::layout::VERSION, "twice".into());
+    let hello = Request::Hello { version, pid: 1, name, parent: None }.encode();
     assert!(matches!(Answer::decode(&ask(&control, &hello)), Some(Answer::Welcome { .. })));
     send(&control, &hello, &[]).unwrap();
     let status = fep.until(|status| status.applications.is_empty());

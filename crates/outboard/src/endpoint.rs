@@ -8,14 +8,14 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::IpCidr;
-use channel::app::Channel;
-use channel::control::Network;
+use channel::app::{Channel, ConnectError};
+use channel::control::{Network, Request};
 use channel::{Command, Event, State};
 use device::Device;
 use fep::config::WorkerConfig;
@@ -30,6 +30,20 @@ const FLUSH_INTERVAL: Duration = Duration::from_micros(200);
 const YIELDS: u32 = 100;
 /// The stack lets go of a listener at once; it is not waited for longer than this.
 const RELEASE_LIMIT: Duration = Duration::from_secs(1);
+
+/// The channel of a process that is to be forked: see [`Endpoint::announce_child`].
+#[derive(Debug)]
+pub struct Child {
+    control: OwnedFd,
+    path: PathBuf,
+}
+
+impl Child {
+    /// As [`Endpoint::release`], of a child that has no endpoint yet.
+    pub fn release(&self, identity: u64) -> io::Result<()> {
+        channel::control::sys::send(&self.control, &Request::Release { identity }.encode(), &[])
+    }
+}
 
 /// How the stack of [`Endpoint::host`] is set up.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +69,8 @@ struct Inner {
     liveness: Option<OwnedFd>,
     /// What a forked child must close.
     descriptors: Vec<RawFd>,
+    /// The FEP's control socket.
+    path: Option<PathBuf>,
     is_host: bool,
     /// The stack, if it is in this process and was not ended.
     host: Mutex<Option<fep::host::HostHandle>>,
@@ -95,14 +111,47 @@ pub(crate) struct Accepted {
 impl Endpoint {
     /// The front-end processor whose control socket is at `path`.
     pub fn fep(path: impl AsRef<Path>) -> io::Result<Self> {
-        let control = fep::control::connect_to(path.as_ref())?;
+        let path = path.as_ref();
+        let control = fep::control::connect_to(path)?;
+        Self::over(control, path, |control| Channel::connect(control, &program_name()))
+    }
+
+    /// The endpoint of a forked process, which its parent has [announced](Self::announce_child). What it has from its parent it
+    /// [claims](crate::raw::Socket::claim).
+    pub fn of_child(child: Child) -> io::Result<Self> {
+        Self::over(child.control, &child.path, Channel::welcome)
+    }
+
+    /// To be called before a process forks that shall have the sockets of this endpoint: from now on none of them is closed as long as
+    /// the child has it. The child opens an endpoint of its own by what this returns, which its parent drops. Takes a round of
+    /// the FEP.
+    ///
+    /// # Errors
+    /// The stack is in this process ([`ErrorKind::Unsupported`](io::ErrorKind::Unsupported)), or gone.
+    pub fn announce_child(&self) -> io::Result<Child> {
+        let path = self.inner.path.as_deref().ok_or(io::ErrorKind::Unsupported)?;
+        let control = fep::control::connect_to(path)?;
+        self.inner.channel.announce_child(&control, &program_name())?;
+        Ok(Child { control, path: path.to_owned() })
+    }
+
+    /// A socket that this process has from the one that forked it is of no use to it.
+    pub fn release(&self, identity: u64) -> io::Result<()> {
+        self.inner.channel.release(identity)
+    }
+
+    fn over(
+        control: OwnedFd,
+        path: &Path,
+        open: impl FnOnce(OwnedFd) -> Result<(Arc<Channel>, Network), ConnectError>,
+    ) -> io::Result<Self> {
         let liveness = control.try_clone()?;
         let descriptors = vec![control.as_raw_fd(), liveness.as_raw_fd()];
-        let (channel, network) = Channel::connect(control, &program_name()).map_err(|error| match error {
-            channel::app::ConnectError::System(error) => error,
+        let (channel, network) = open(control).map_err(|error| match error {
+            ConnectError::System(error) => error,
             other => io::Error::new(io::ErrorKind::ConnectionRefused, other.to_string()),
         })?;
-        Ok(Self::new(channel, network, Some(liveness), descriptors, None))
+        Ok(Self::new(channel, network, (Some(liveness), Some(path.to_owned())), descriptors, None))
     }
 
     /// A stack in a thread of this process, over `device`.
@@ -118,7 +167,7 @@ impl Endpoint {
             device,
         )?;
         let (channel, network) = (Arc::clone(host.channel()), host.network().clone());
-        Ok(Self::new(channel, network, None, descriptors, Some(host)))
+        Ok(Self::new(channel, network, (None, None), descriptors, Some(host)))
     }
 
     /// The endpoint that the environment names, as `outboard run` sets it: `OUTBOARD_ARCH=host` with
@@ -138,7 +187,7 @@ impl Endpoint {
     fn new(
         channel: Arc<Channel>,
         network: Network,
-        liveness: Option<OwnedFd>,
+        (liveness, path): (Option<OwnedFd>, Option<PathBuf>),
         descriptors: Vec<RawFd>,
         host: Option<fep::host::HostHandle>,
     ) -> Self {
@@ -148,6 +197,7 @@ impl Endpoint {
                 network,
                 liveness,
                 descriptors,
+                path,
                 is_host: host.is_some(),
                 host: Mutex::new(host),
                 sockets: Mutex::default(),

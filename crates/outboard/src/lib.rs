@@ -52,7 +52,7 @@ pub use wire::{ethernet::EthernetAddress, frame};
 
 pub use ::tcp::{CongestionAlgorithm, Limit, LimitedBy, TcpInfo};
 pub use base::IpCidr;
-pub use endpoint::{Endpoint, HostConfig};
+pub use endpoint::{Child, Endpoint, HostConfig};
 pub use env::HostSettings;
 pub use listener::{Incoming, TcpListener};
 pub use poll::{PollEntry, poll};

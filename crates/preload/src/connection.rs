@@ -238,7 +238,7 @@ pub(crate) unsafe extern "C-unwind" fn accept4(
     let Some((socket, outboard)) = held
         .as_deref()
         .and_then(Description::socket)
-        .and_then(|socket| socket.outboard().map(|outboard| (socket, outboard)))
+        .and_then(|socket| socket.joined().map(|outboard| (socket, outboard)))
     else {
         // SAFETY: the caller's pointers.
         return unsafe { accept_kernel(fd, address, length, flags) };

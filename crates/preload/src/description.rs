@@ -10,6 +10,7 @@ use outboard::raw;
 
 use crate::epoll::{Epoll, Watchers};
 use crate::file::SentFile;
+use crate::fork::{Inherited, Kinship};
 use crate::gather::Gathering;
 use crate::sockaddr::Family;
 use crate::timestamping::Timestamping;
@@ -120,6 +121,8 @@ pub(crate) struct InetSocket {
     tuned: AtomicBool,
     /// Options that the kernel's socket cannot be asked for later, as they were set: level, name, value.
     early: Mutex<Vec<(c_int, c_int, Vec<u8>)>>,
+    /// What it has to do with processes that were forked.
+    kinship: Kinship,
     /// The epoll instances that watch it.
     pub(crate) watchers: Arc<Watchers>,
 }
@@ -149,8 +152,35 @@ impl InetSocket {
             change: Mutex::new(()),
             tuned: AtomicBool::new(false),
             early: Mutex::default(),
+            kinship: Kinship::default(),
             watchers: Arc::default(),
         }
+    }
+
+    /// The same in a child that was just forked.
+    pub(crate) fn in_child(&self, inherited: Inherited) -> Self {
+        let mut new = Self::new(self.family, self.kind, self.nonblocking());
+        new.kinship = Kinship::inherited(inherited);
+        new.set_phase(self.phase());
+        if let Some(bound) = self.bound() {
+            new.note_bound(bound);
+        }
+        let copy =
+            |from: &AtomicU64, to: &AtomicU64| to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        copy(&self.receive_timeout_ns, &new.receive_timeout_ns);
+        copy(&self.send_timeout_ns, &new.send_timeout_ns);
+        new.set_tells_left(self.tells_left());
+        new.set_tells_copied(self.tells_copied());
+        new.set_peek_offset(self.peek_offset());
+        if self.is_tuned() {
+            new.note_tuned();
+        }
+        new
+    }
+
+    /// What a child inherits of it, if anything.
+    pub(crate) fn legacy(&self) -> Option<Inherited> {
+        self.kinship.legacy(self.as_it_is())
     }
 
     /// A connection that a listener of the stack accepted.
@@ -269,11 +299,42 @@ impl InetSocket {
     /// The stack's socket, if traffic goes there.
     #[inline]
     pub(crate) fn outboard(&self) -> Option<&raw::Socket> {
-        if self.phase() == Phase::Kernel { None } else { self.existing() }
+        if self.phase() == Phase::Kernel {
+            return None;
+        }
+        self.existing().filter(|_| self.phase() != Phase::Kernel)
     }
 
     /// The stack's socket although traffic may not go there (yet, or any more).
     pub(crate) fn existing(&self) -> Option<&raw::Socket> {
+        self.claim(false);
+        self.as_it_is()
+    }
+
+    /// As [`outboard`](Self::outboard), for one who waits for connections: a listener whose connections went to processes that were
+    /// forked gives some to this one again.
+    pub(crate) fn joined(&self) -> Option<&raw::Socket> {
+        if self.phase() == Phase::Kernel {
+            return None;
+        }
+        self.claim(true);
+        self.outboard()
+    }
+
+    fn claim(&self, joins: bool) {
+        match self.kinship.claim(self.as_it_is(), joins) {
+            None => {}
+            Some(Ok(claimed)) => {
+                self.watchers.follow(&claimed);
+                self.replace(Box::into_raw(Box::new(claimed)));
+            }
+            // It is over: the kernel's socket, which was never connected, answers from now on.
+            Some(Err(_)) => self.set_phase(Phase::Kernel),
+        }
+    }
+
+    /// The same; it is left where it is if another process uses it.
+    pub(crate) fn as_it_is(&self) -> Option<&raw::Socket> {
         // SAFETY: null, or made by `adopt`, and neither moved nor dropped before this.
         unsafe { self.outboard.load(Ordering::Acquire).as_ref() }
     }

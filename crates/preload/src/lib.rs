@@ -10,7 +10,7 @@
 //! the C library's functions or its `syscall` (Go, io_uring), and the C library's own calls on a descriptor (a `FILE` made by `fdopen`).
 //!
 //! Reading order: [`table`] and [`description`] (what is known about a descriptor), [`runtime`] (whether and where
-//! there is a stack, `fork`), [`connection`], [`calls`] and [`transfer`] (sockets), [`wait`], [`poll`], [`epoll`]
+//! there is a stack), [`fork`] (what a child has of its parent), [`connection`], [`calls`] and [`transfer`] (sockets), [`wait`], [`poll`], [`epoll`]
 //! (readiness), [`descriptor`], [`options`], [`sendfile`]; [`system_call`]; [`real`] is the C library itself.
 #![warn(missing_docs)]
 
@@ -24,6 +24,7 @@ mod epoll;
 mod errno;
 mod fast_open;
 mod file;
+mod fork;
 mod gather;
 mod info;
 mod memory;

@@ -96,7 +96,7 @@ impl<'a> Poll<'a> {
                 if let Some(epoll) = held.epoll() {
                     epoll.core().set_nested();
                 } else if let Some(socket) = held.socket()
-                    && socket.outboard().is_some()
+                    && socket.joined().is_some()
                 {
                     let both = socket.phase() == Phase::Both;
                     if !both {

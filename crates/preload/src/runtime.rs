@@ -15,7 +15,7 @@ use outboard::Endpoint;
 use outboard::raw::Waiter;
 
 use crate::sockaddr::{Family, unmapped};
-use crate::table;
+use crate::{fork, table};
 
 /// How long the exit of a process waits for what its own stack (`--arch host`) still has to deliver.
 const EXIT_FLUSH_LIMIT: Duration = Duration::from_secs(10);
@@ -53,7 +53,9 @@ fn decide() -> bool {
         table::wipe_on_fork();
         table::in_own_process();
         // SAFETY: the handler takes no arguments and lives as long as the library, which is never unloaded.
-        unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
+        unsafe {
+            libc::pthread_atfork(Some(fork::before), Some(fork::after_in_parent), Some(after_fork_in_child))
+        };
         // A program of the same kind may have started this one (by vfork, after which nothing of ours runs).
         outboard::scheduling::forget_inherited();
     }
@@ -89,7 +91,8 @@ fn start() -> io::Result<&'static Endpoint> {
         // SAFETY: as in `endpoint`.
         return Ok(unsafe { &*endpoint });
     }
-    match with_signals_blocked(Endpoint::from_env) {
+    let open = || fork::own_endpoint().unwrap_or_else(Endpoint::from_env);
+    match with_signals_blocked(open) {
         Ok(endpoint) => {
             // Most programs come to wait for several things, and some when they have used up their descriptors.
             drop(Waiter::with_descriptor(&endpoint));
@@ -121,7 +124,7 @@ fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     value
 }
 
-/// A forked child has the kernel's sockets only, until it opens an endpoint of its own. The parent's channel stays
+/// A forked child has an endpoint of its own, once it needs one. The parent's channel stays
 /// as it is: its objects are neither used nor dropped, only the descriptors that would keep it alive are closed.
 extern "C" fn after_fork_in_child() {
     table::forget_all();
@@ -134,6 +137,7 @@ extern "C" fn after_fork_in_child() {
             unsafe { libc::syscall(libc::SYS_close, fd) };
         }
     }
+    fork::after_in_child();
 }
 
 /// Before the process ends: a stack inside it must deliver what was queued; a FEP does so by itself.

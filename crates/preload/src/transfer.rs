@@ -11,7 +11,7 @@ use outboard::raw::{Datagram, DatagramOptions, Interest, Manner, QueuedError, So
 use crate::description::{InetSocket, Kind, Phase};
 use crate::gather::{self, Gathered};
 use crate::runtime::for_stack;
-use crate::{errno, fast_open, wait};
+use crate::{errno, fast_open, fork, wait};
 
 /// What a receive gave.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,10 @@ pub(crate) fn receive(
         return receive_error(socket, outboard, buffers);
     }
     match socket.kind {
-        Kind::Stream => receive_stream(socket, outboard, buffers, flags).map(Some),
+        Kind::Stream => {
+            fork::in_turn(socket, outboard, |outboard| receive_stream(socket, outboard, buffers, flags))
+                .map(Some)
+        }
         Kind::Datagram => receive_datagram(fd, socket, outboard, buffers, flags),
     }
 }
@@ -332,7 +335,8 @@ pub(crate) fn send_with(
     options: DatagramOptions,
     stamps: Option<u32>,
 ) -> io::Result<usize> {
-    let sent = send_unstamped(socket, outboard, buffers, remote, flags, options);
+    let send = |outboard: &Socket| send_unstamped(socket, outboard, buffers, remote, flags, options);
+    let sent = fork::in_turn(socket, outboard, send);
     if flags & libc::MSG_ZEROCOPY != 0 && socket.tells_copied() && sent.as_ref().is_ok_and(|&count| count > 0)
     {
         outboard.tell_copied();

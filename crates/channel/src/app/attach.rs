@@ -6,14 +6,17 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
-use rustix::io::fcntl_dupfd_cloexec;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::channel::{Channel, lock};
 use crate::control::sys::{Received, receive, send};
-use crate::control::{Answer, MAX_MESSAGE, Network, Request};
+use crate::control::{Answer, MAX_MESSAGE, Network, Request, Token};
 use crate::fep::{AppChannel, Bells, WaiterError};
 use crate::layout::{Geometry, Layout, MAGIC_F, VERSION, header_f};
 use crate::mapping::{ReadMapping, WriteMapping};
+
+/// The FEP is waited for no longer than this before a fork.
+const CHILD_LIMIT_SECONDS: i64 = 5;
 
 /// Why there is no channel.
 #[derive(Debug, thiserror::Error)]
@@ -40,11 +43,35 @@ impl Channel {
     /// Opens a channel over a control socket that was connected for this, in blocking mode; `name` is shown in the
     /// FEP's status.
     pub fn connect(control: OwnedFd, name: &str) -> Result<(Arc<Self>, Network), ConnectError> {
-        let hello = Request::Hello { version: VERSION, pid: std::process::id(), name: name.to_owned() };
-        send(&control, &hello.encode(), &[])?;
+        say_hello(&control, name, None)?;
+        Self::welcome(control)
+    }
+
+    /// Asks over a control socket that was connected for this for a channel for the process that this one is about to fork: it has all
+    /// sockets of this one, too, from when this returns. The channel is the child's to open ([`welcome`](Self::welcome)).
+    ///
+    /// # Errors
+    /// The FEP is gone, or the channel is not to one in another process.
+    pub fn announce_child(&self, control: &OwnedFd, name: &str) -> io::Result<()> {
+        say_hello(control, name, Some(*self.token()))?;
+        // The answer is left for the child; that it is there says that the FEP knows.
+        let mut descriptors = [PollFd::new(control, PollFlags::IN)];
+        let limit = Timespec { tv_sec: CHILD_LIMIT_SECONDS, tv_nsec: 0 };
+        loop {
+            match poll(&mut descriptors, Some(&limit)) {
+                Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Opens the channel that was asked for over this control socket.
+    pub fn welcome(control: OwnedFd) -> Result<(Arc<Self>, Network), ConnectError> {
         let (answer, descriptors) = receive_answer(&control)?;
-        let (geometry, network) = match answer {
-            Answer::Welcome { geometry, network } => (geometry, network),
+        let (geometry, network, token) = match answer {
+            Answer::Welcome { geometry, network, token } => (geometry, network, token),
             Answer::Refused(text) => return Err(ConnectError::Refused(text)),
             Answer::Bell { .. } | Answer::Lender => {
                 return Err(ConnectError::Nonsense("another answer for HELLO"));
@@ -52,20 +79,20 @@ impl Channel {
         };
         let [a, f, doorbell] = <[OwnedFd; 3]>::try_from(descriptors)
             .map_err(|_| ConnectError::Nonsense("a welcome has three descriptors"))?;
-        let channel = attach(geometry, a, f, doorbell, Link::Control(Mutex::new(control)))?;
-        Ok((channel, network))
+        let link = Link::Control(Mutex::new(control));
+        Ok((attach(geometry, [a, f, doorbell], link, token)?, network))
     }
 
     /// The application's half of a channel whose other half is in this process.
     pub(crate) fn local(half: &AppChannel) -> io::Result<Arc<Self>> {
         let offer = half.offer();
-        let [a, f, doorbell] = [
+        let files = [
             offer.a.try_clone_to_owned()?,
             offer.f.try_clone_to_owned()?,
             offer.doorbell.try_clone_to_owned()?,
         ];
-        attach(offer.geometry, a, f, doorbell, Link::Local(half.bells().clone())).map_err(|error| match error
-        {
+        let link = Link::Local(half.bells().clone());
+        attach(offer.geometry, files, link, Token::default()).map_err(|error| match error {
             ConnectError::System(error) => error,
             other => io::Error::other(other),
         })
@@ -124,6 +151,12 @@ impl Link {
         }
     }
 
+    /// Says that an inherited socket is of no use here.
+    pub(super) fn release(&self, identity: u64) -> io::Result<()> {
+        let Self::Control(control) = self else { return Err(io::ErrorKind::Unsupported.into()) };
+        send(&*lock(control), &Request::Release { identity }.encode(), &[])
+    }
+
     /// Whether the FEP has closed the control socket.
     pub(super) fn is_hung_up(&self) -> bool {
         let Self::Control(control) = self else { return false };
@@ -132,6 +165,11 @@ impl Link {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(poll(&mut descriptors, Some(&now)), Ok(1))
     }
+}
+
+fn say_hello(control: &OwnedFd, name: &str, parent: Option<Token>) -> io::Result<()> {
+    let name = name.to_owned();
+    send(control, &Request::Hello { version: VERSION, pid: std::process::id(), name, parent }.encode(), &[])
 }
 
 fn receive_answer(control: &OwnedFd) -> Result<(Answer, Vec<OwnedFd>), ConnectError> {
@@ -149,10 +187,9 @@ fn receive_answer(control: &OwnedFd) -> Result<(Answer, Vec<OwnedFd>), ConnectEr
 /// Maps the segments after checking that they are as large as the geometry says and cannot shrink under us.
 fn attach(
     geometry: Geometry,
-    a: OwnedFd,
-    f: OwnedFd,
-    doorbell: OwnedFd,
+    [a, f, doorbell]: [OwnedFd; 3],
     link: Link,
+    token: Token,
 ) -> Result<Arc<Channel>, ConnectError> {
     let layout = Layout::new(geometry).ok_or(ConnectError::Nonsense("geometry"))?;
     for (file, len) in [(&a, layout.a_len), (&f, layout.f_len)] {
@@ -170,5 +207,5 @@ fn attach(
     if f_map.load64(header_f::MAGIC, order) != MAGIC_F || f_map.load32(header_f::VERSION, order) != VERSION {
         return Err(ConnectError::Nonsense("a segment's header"));
     }
-    Ok(Channel::new(a_map, f_map, layout, a, doorbell, link))
+    Ok(Channel::new(a_map, f_map, layout, a, doorbell, (link, token)))
 }

@@ -17,6 +17,7 @@ use super::offer::{Offered, Offers};
 use super::record::Record;
 use super::rings::Rings;
 use super::waiter::{Slots, Waiter};
+use crate::control::Token;
 use crate::layout::{COMMAND_WORDS, EVENT_WORDS, Geometry, Layout, header_a, header_f};
 use crate::mapping::{MemoryUse, ReadMapping, WriteMapping};
 use crate::memory::{Incoming, Outgoing, commands_out, events_in};
@@ -62,6 +63,8 @@ pub struct Channel {
     /// The FEP's last sleep that this side rang for.
     rung: AtomicU32,
     sequence: AtomicU32,
+    /// By this those that this process forks name it.
+    token: Token,
     /// For waiters.
     pub(super) tokens: AtomicU32,
     /// F has room for one answer to INFO.
@@ -84,7 +87,7 @@ impl Channel {
         layout: Layout,
         a_file: OwnedFd,
         doorbell: OwnedFd,
-        link: Link,
+        (link, token): (Link, Token),
     ) -> Arc<Self> {
         let (a, f) = (Arc::new(a), Arc::new(f));
         let commands = Producer::new(commands_out(&a, &f, &layout));
@@ -94,6 +97,7 @@ impl Channel {
             rings,
             slots: Mutex::new(Slots::new(layout.geometry.waiters)),
             link,
+            token,
             a_file,
             doorbell,
             commands: Mutex::new(commands),
@@ -130,6 +134,11 @@ impl Channel {
     /// The FEP is in this process, does not want to, or is gone.
     pub fn open_lender(&self) -> io::Result<OwnedFd> {
         self.link.open_lender()
+    }
+
+    /// By this those that this process forks name it.
+    pub fn token(&self) -> &Token {
+        &self.token
     }
 
     /// Why it is closed, as far as the FEP said so. Costs one load.
@@ -237,6 +246,26 @@ impl Channel {
         self.call(socket, |sequence| Command::PathMtu { socket, sequence, remote })?;
         let word = self.f.load64(header_f::PATH_MTU, Ordering::Relaxed);
         Ok((word as u32, (word >> 32) as u32))
+    }
+
+    /// Takes over a socket from the application that forked this one, or back from one that it forked, under this number, which is not
+    /// open. Where its streams stand: up to where it is read, and queued.
+    ///
+    /// # Errors
+    /// `EAGAIN`: not yet; `ENOTCONN`: it is over, or was never this one's; `ENETDOWN` when the channel is closed.
+    pub fn claim(self: &Arc<Self>, socket: u32, identity: u64) -> io::Result<(u64, u64)> {
+        let _one = lock(&self.asking);
+        self.call(socket, |sequence| Command::Claim { socket, sequence, identity })?;
+        let [consumed, queued] = self.f.load_words(header_f::CLAIMED);
+        Ok((consumed, queued))
+    }
+
+    /// A socket that this process has from the one that forked it is of no use here.
+    ///
+    /// # Errors
+    /// The FEP is gone.
+    pub fn release(&self, identity: u64) -> io::Result<()> {
+        self.link.release(identity)
     }
 
     /// A packet that is no longer than this fits on every path, as far as is known. Costs one load.

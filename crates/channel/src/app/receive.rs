@@ -36,6 +36,13 @@ impl ReceiveStream {
         Self { channel, socket, consumed: 0, urgent_inline: false, passed: 0 }
     }
 
+    /// The receiving side of a socket that was taken over, read up to there.
+    pub fn resumed(channel: Arc<Channel>, socket: u32, consumed: u64) -> Self {
+        // Where it was left the FEP knows.
+        channel.record(socket).set_consumed(consumed, consumed);
+        Self { consumed, ..Self::new(channel, socket) }
+    }
+
     /// What can be read now.
     pub fn available(&self) -> Available {
         let record = self.channel.record(self.socket);

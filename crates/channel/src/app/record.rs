@@ -9,7 +9,7 @@ use ring::{Atomics, Native};
 use super::channel::Channel;
 use crate::State;
 use crate::fep::ALL_WAITERS;
-use crate::layout::{record_a, record_f};
+use crate::layout::{header_f, record_a, record_f};
 use crate::record::address_from_words;
 use crate::sending::SendWord;
 use crate::urgent::UrgentWord;
@@ -88,6 +88,11 @@ impl<'a> Record<'a> {
         ((word >> 32) as u32, word as u32 as i32)
     }
 
+    /// What it is called wherever it goes; `None`: it is none that can be shared with a forked process.
+    pub fn identity(&self) -> Option<u64> {
+        Some(self.load(record_f::IDENTITY)).filter(|&identity| identity != 0)
+    }
+
     /// The local address.
     pub fn local(&self) -> Option<SocketAddr> {
         self.address(record_f::LOCAL)
@@ -160,7 +165,10 @@ impl<'a> Record<'a> {
 
     /// Says whether the program has accepted this connection: if it ends before, the connection is reset.
     pub fn set_taken(&self, taken: bool) {
-        self.channel.a.word32(self.a + record_a::TAKEN).store(taken.into(), Ordering::Relaxed);
+        // Whom it has forked before does not have it.
+        let forks = || self.channel.f.load32(header_f::FORKS, Ordering::Relaxed).saturating_add(1);
+        let word = if taken { forks() } else { 0 };
+        self.channel.a.word32(self.a + record_a::TAKEN).store(word, Ordering::Relaxed);
     }
 
     /// Says how many of this listener's connections the program has accepted; wraps.

@@ -231,6 +231,13 @@ impl SendStream {
         Self(SendRing::new(channel, socket))
     }
 
+    /// The sending side of a socket that was taken over, queued up to there.
+    pub fn resumed(channel: Arc<Channel>, socket: u32, queued: u64) -> Self {
+        let mut ring = SendRing::new(channel, socket);
+        ring.queued = queued;
+        Self(ring)
+    }
+
     /// Sets the largest ring, rounded up to a power of two; it does not follow the congestion window any more.
     pub fn set_limit(&mut self, bytes: usize) {
         self.0.set_limit(bytes);

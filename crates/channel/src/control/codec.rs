@@ -24,6 +24,10 @@ impl Writer {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
+    pub(super) fn token(&mut self, token: &[u8; 16]) {
+        self.0.extend_from_slice(token);
+    }
+
     /// The text, cut to at most `limit` bytes.
     pub(super) fn text(&mut self, text: &str, limit: usize) {
         let end = text.floor_char_boundary(limit);
@@ -74,6 +78,10 @@ impl<'a> Reader<'a> {
 
     pub(super) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn token(&mut self) -> Option<[u8; 16]> {
+        self.array()
     }
 
     /// The length of a list that has at most `limit` members.

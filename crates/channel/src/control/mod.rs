@@ -26,12 +26,16 @@ const MAX_LIST: usize = 512;
 
 const HELLO: [u8; 8] = *b"HELLO   ";
 const NEW_WAITER: [u8; 8] = *b"WAITER  ";
+const RELEASE: [u8; 8] = *b"RELEASE ";
 const LEND: [u8; 8] = *b"LEND    ";
 const LENDER: [u8; 8] = *b"LENDER  ";
 const FILE: [u8; 8] = *b"FILE    ";
 const WELCOME: [u8; 8] = *b"WELCOME ";
 const BELL: [u8; 8] = *b"BELL    ";
 const REFUSED: [u8; 8] = *b"REFUSED ";
+
+/// What an application is known by to the processes that it forks, and to nobody else.
+pub type Token = [u8; 16];
 
 /// What an application asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +48,14 @@ pub enum Request {
         pid: u32,
         /// Its name, for people.
         name: String,
+        /// The application that forks it, whose sockets it has as well from now on. The connection is the child's then: it is made
+        /// before the fork, so that nothing is closed in between.
+        parent: Option<Token>,
+    },
+    /// A socket that it has from the application that forked it is of no use to it. There is no answer.
+    Release {
+        /// Which.
+        identity: u64,
     },
     /// Asks for the bell of a waiter slot.
     NewWaiter {
@@ -74,6 +86,8 @@ pub enum Answer {
         geometry: Geometry,
         /// What the FEP reaches.
         network: Network,
+        /// By this those that it forks name it.
+        token: Token,
     },
     /// The bell of a slot; with its reading end.
     Bell {
@@ -120,11 +134,18 @@ impl Request {
     /// As a message.
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Hello { version, pid, name } => {
+            Self::Hello { version, pid, name, parent } => {
                 let mut writer = Writer::new(HELLO);
                 writer.u32(*version);
                 writer.u32(*pid);
                 writer.text(name, MAX_NAME);
+                writer.u32(parent.is_some().into());
+                writer.token(&parent.unwrap_or_default());
+                writer.finish()
+            }
+            Self::Release { identity } => {
+                let mut writer = Writer::new(RELEASE);
+                writer.u64(*identity);
                 writer.finish()
             }
             Self::NewWaiter { slot } => {
@@ -142,6 +163,7 @@ impl Request {
         let mut reader = Reader::new(message);
         let request = match reader.kind()? {
             HELLO => decode_hello(&mut reader),
+            RELEASE => reader.u64().filter(|_| reader.is_done()).map(|identity| Self::Release { identity }),
             LEND => reader.is_done().then_some(Self::Lend),
             NEW_WAITER => reader.u32().filter(|_| reader.is_done()).map(|slot| Self::NewWaiter { slot }),
             _ => return None,
@@ -153,10 +175,16 @@ impl Request {
 fn decode_hello(reader: &mut Reader<'_>) -> Option<Request> {
     let version = reader.u32()?;
     if version != VERSION {
-        return Some(Request::Hello { version, pid: 0, name: String::new() });
+        return Some(Request::Hello { version, pid: 0, name: String::new(), parent: None });
     }
     let (pid, name) = (reader.u32()?, reader.text(MAX_NAME)?);
-    reader.is_done().then_some(Request::Hello { version, pid, name })
+    let (has_parent, token) = (reader.u32()?, reader.token()?);
+    let parent = match has_parent {
+        0 => None,
+        1 => Some(token),
+        _ => return None,
+    };
+    reader.is_done().then_some(Request::Hello { version, pid, name, parent })
 }
 
 /// A message that starts like one of ours and makes no sense after that.
@@ -178,10 +206,11 @@ impl Answer {
     /// As a message.
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Welcome { geometry, network } => {
+            Self::Welcome { geometry, network, token } => {
                 let mut writer = Writer::new(WELCOME);
                 write_geometry(&mut writer, geometry);
                 write_network(&mut writer, network);
+                writer.token(token);
                 writer.finish()
             }
             Self::Bell { slot } => {
@@ -202,9 +231,11 @@ impl Answer {
     pub fn decode(message: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(message);
         let answer = match reader.kind()? {
-            WELCOME => {
-                Self::Welcome { geometry: read_geometry(&mut reader)?, network: read_network(&mut reader)? }
-            }
+            WELCOME => Self::Welcome {
+                geometry: read_geometry(&mut reader)?,
+                network: read_network(&mut reader)?,
+                token: reader.token()?,
+            },
             BELL => Self::Bell { slot: reader.u32()? },
             LENDER => Self::Lender,
             REFUSED => Self::Refused(reader.text(MAX_MESSAGE / 2)?),

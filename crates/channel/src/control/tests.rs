@@ -16,7 +16,9 @@ fn network() -> Network {
 #[test]
 fn requests_survive_the_socket() {
     for request in [
-        Request::Hello { version: VERSION, pid: 7, name: "nginx ✓".to_owned() },
+        Request::Hello { version: VERSION, pid: 7, name: "nginx ✓".to_owned(), parent: None },
+        Request::Hello { version: VERSION, pid: 7, name: "child".to_owned(), parent: Some([9; 16]) },
+        Request::Release { identity: u64::MAX - 1 },
         Request::NewWaiter { slot: 1023 },
         Request::Lend,
     ] {
@@ -30,7 +32,7 @@ fn requests_survive_the_socket() {
 #[test]
 fn answers_survive_the_socket() {
     for answer in [
-        Answer::Welcome { geometry: GEOMETRY, network: network() },
+        Answer::Welcome { geometry: GEOMETRY, network: network(), token: [7; 16] },
         Answer::Bell { slot: 9 },
         Answer::Lender,
         Answer::Refused("no more applications".to_owned()),
@@ -41,7 +43,7 @@ fn answers_survive_the_socket() {
 
 #[test]
 fn another_version_is_refused_with_advice() {
-    let mut hello = Request::Hello { version: VERSION, pid: 1, name: "x".to_owned() }.encode();
+    let mut hello = Request::Hello { version: VERSION, pid: 1, name: "x".to_owned(), parent: None }.encode();
     hello[8] = 99;
     hello.truncate(12);
     let Some(Ok(Request::Hello { version: 99, .. })) = Request::decode(&hello) else { panic!() };
@@ -52,7 +54,7 @@ fn another_version_is_refused_with_advice() {
 #[test]
 fn long_names_are_cut_and_long_lengths_refused() {
     let long = "ü".repeat(MAX_NAME);
-    let hello = Request::Hello { version: VERSION, pid: 1, name: long }.encode();
+    let hello = Request::Hello { version: VERSION, pid: 1, name: long, parent: None }.encode();
     let Some(Ok(Request::Hello { name, .. })) = Request::decode(&hello) else { panic!() };
     assert_eq!(name.len(), MAX_NAME);
     let mut lying = hello.clone();
@@ -62,12 +64,13 @@ fn long_names_are_cut_and_long_lengths_refused() {
 
 proptest! {
     #[test]
-    fn nothing_panics_on_any_message(kind in 0usize..6, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let kinds = [HELLO, NEW_WAITER, WELCOME, BELL, REFUSED, [0; 8]];
+    fn nothing_panics_on_any_message(kind in 0usize..7, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let kinds = [HELLO, NEW_WAITER, RELEASE, WELCOME, BELL, REFUSED, [0; 8]];
         let message = [&kinds[kind][..], &bytes].concat();
         let _ = Request::decode(&message);
         let _ = Answer::decode(&message);
-        let mut near = Answer::Welcome { geometry: GEOMETRY, network: network() }.encode();
+        let mut near =
+            Answer::Welcome { geometry: GEOMETRY, network: network(), token: [7; 16] }.encode();
         for (index, byte) in bytes.iter().enumerate() {
             let place = (index * 31 + usize::from(*byte)) % near.len();
             near[place] ^= byte;

@@ -205,8 +205,23 @@ impl AppChannel {
 
     /// Whether a number was given to an accepted connection that the program has not taken yet, as far as it says.
     pub fn is_untaken(&self, socket: u32) -> bool {
+        self.is_for_accepted(socket) && self.taken_after(socket).is_none()
+    }
+
+    /// How often processes had forked when the program accepted a connection that was given this number, as far as it says; `None`:
+    /// it has not.
+    pub fn taken_after(&self, socket: u32) -> Option<u32> {
+        self.shared.load_a32(socket, record_a::TAKEN, Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Whether a number is one of those that are given to accepted connections.
+    pub fn is_for_accepted(&self, socket: u32) -> bool {
         socket >= self.shared.layout.first_accepted()
-            && self.shared.load_a32(socket, record_a::TAKEN, Ordering::Relaxed) == 0
+    }
+
+    /// Publishes how often processes have forked, this one being the last.
+    pub fn publish_forks(&mut self, forks: u32) {
+        self.shared.f.word32(header_f::FORKS).store(forks, Ordering::Relaxed);
     }
 
     /// How many of a listener's connections the program has accepted, as far as it says; wraps.
@@ -283,6 +298,16 @@ impl AppChannel {
         self.shared.f.store_words(header_f::QUEUED_ERROR, words);
         let payload = &error.payload[..queued::payload_len(words)];
         self.shared.f.copy_in(header_f::QUEUED_ERROR + 8 * queued::HEAD_WORDS, payload);
+    }
+
+    /// Publishes what a socket is called wherever it goes; visible with the next state, answer or event.
+    pub fn publish_identity(&mut self, socket: u32, identity: u64) {
+        self.shared.store_f(socket, record_f::IDENTITY, identity, Ordering::Relaxed);
+    }
+
+    /// Publishes what CLAIM asked for; visible with the answer.
+    pub fn publish_claimed(&mut self, consumed: u64, queued: u64) {
+        self.shared.f.store_words(header_f::CLAIMED, [consumed, queued]);
     }
 
     /// Publishes what PATH_MTU asked for; visible with the answer.

@@ -41,6 +41,8 @@ pub(super) struct ReceiveSide {
     socket: u32,
     generation: u32,
     limit_log2: u8,
+    /// The application's cursor is here at least: it was, in the segments from which this was taken over.
+    resumed_at: u64,
     /// What it holds of the application's receive memory.
     member: Member,
     touched: bool,
@@ -60,6 +62,7 @@ impl ReceiveSide {
             socket: UNASSIGNED,
             generation: 0,
             limit_log2: 0,
+            resumed_at: 0,
             touched: false,
             discarded: false,
         };
@@ -107,7 +110,7 @@ impl ReceiveSide {
     pub(super) fn poll_consumed(&mut self) -> Result<u64, Offence> {
         let Some(socket) = self.socket() else { return Ok(self.consumed()) };
         // Acquire: the application's reads of the ring are before its store, so the memory may be written again.
-        let copy = self.shared.load_a(socket, record_a::CONSUMED, Ordering::Acquire);
+        let copy = self.shared.load_a(socket, record_a::CONSUMED, Ordering::Acquire).max(self.resumed_at);
         let before = self.consumed();
         self.consumed
             .advance(copy, self.received)
@@ -229,6 +232,37 @@ impl ReceiveSide {
             share = if first < FIRST_PROMISE { first } else { share };
         }
         u32::try_from(share).unwrap_or(u32::MAX)
+    }
+
+    /// Takes over a stream from other segments: what was not read there is copied.
+    pub(super) fn take_over(&mut self, other: &mut Self) -> Result<(), NoRoom> {
+        // What the other application did wrong is its own affair: its cursor counts as it was last.
+        let _ = other.look_at_consumed();
+        let (from, to) = (other.consumed(), other.written_to.max(other.consumed()));
+        self.limit_log2 = self.limit_log2.max(other.limit_log2);
+        if let Some(old) = other.ring.as_ref().filter(|_| to > from) {
+            let log2 = (to - from).next_power_of_two().ilog2().max(PAGE_LOG2);
+            if !self.member.hold(1 << log2) {
+                return Err(NoRoom);
+            }
+            let Some(mut ring) = self.shared.area.lease(log2) else {
+                self.settle();
+                return Err(NoRoom);
+            };
+            ring.copy_from(old, from, to);
+            self.ring = Some(ring);
+        }
+        (self.resumed_at, self.received, self.written_to) = (from, from, to);
+        self.discarded = other.discarded;
+        // Neither goes back nor beyond what is received.
+        let _ = self.consumed.advance(from, from);
+        self.publish_location();
+        if let (Some(socket), Some(before)) = (self.socket(), other.socket()) {
+            let urgent = other.shared.load_f(before, record_f::URGENT);
+            self.shared.store_f(socket, record_f::URGENT, urgent, Ordering::Release);
+        }
+        self.publish(other.received.max(from));
+        Ok(())
     }
 
     /// Gives the ring back if it is empty and was not written since the last call, or memory is scarce; whether nothing

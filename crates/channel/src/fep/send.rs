@@ -3,7 +3,10 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use stack::memory::Member;
+
 use super::lent::{Fill, Filling, Fills, LentFile};
+use super::receive::NoRoom;
 use super::segments::Shared;
 use crate::Offence;
 use crate::layout::{MAX_FILL, MIN_FILL, RingLocation, record_a, record_f};
@@ -26,6 +29,31 @@ pub(super) struct SendSide {
     socket: u32,
     /// Bytes of lent files that are queued and not in the ring yet.
     fills: Fills,
+    /// What was queued in other segments, from which this was taken over.
+    kept: Option<Box<Kept>>,
+}
+
+/// The bytes of a stream that were queued and not acknowledged when its socket went from one application to another, which has no
+/// ring for them. Nothing that is queued behind them is sent before they are acknowledged.
+#[derive(Debug)]
+struct Kept {
+    /// The stream offset of the first.
+    start: u64,
+    bytes: Box<[u8]>,
+    /// They count as receive memory: it is memory of this process.
+    _member: Member,
+}
+
+impl Kept {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// As much of the range as there is.
+    fn peek(&self, offset: u64, len: usize) -> &[u8] {
+        let start = offset.saturating_sub(self.start).min(self.bytes.len() as u64) as usize;
+        &self.bytes[start..self.bytes.len().min(start + len)]
+    }
 }
 
 impl SendSide {
@@ -39,11 +67,16 @@ impl SendSide {
             told: SendWord::default(),
             socket: UNASSIGNED,
             fills: None,
+            kept: None,
         }
     }
 
     pub(super) fn assign(&mut self, socket: u32) {
         self.socket = socket;
+    }
+
+    pub(super) fn is_in(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
     }
 
     /// ATTACH_SEND. Only bounds matter: a ring that overlaps another spoils nobody's data but its owner's.
@@ -80,9 +113,41 @@ impl SendSide {
         self.queued
     }
 
-    /// The stream offset up to which bytes are in the ring.
+    /// The stream offset up to which bytes can be sent: they are in the ring, and all that was kept before them is acknowledged.
     pub(super) fn filled_to(&self) -> u64 {
-        self.fills.as_ref().and_then(|fills| fills.front()).map_or(self.queued, |fill| fill.at)
+        let filled = self.fills.as_ref().and_then(|fills| fills.front()).map_or(self.queued, |fill| fill.at);
+        self.kept.as_ref().map_or(filled, |kept| filled.min(kept.end()))
+    }
+
+    /// Whether bytes of lent files are queued that are not in the ring yet.
+    pub(super) fn is_filling(&self) -> bool {
+        self.fills.is_some()
+    }
+
+    /// Takes over a stream from other segments, which may have queued no lent file that is not read.
+    pub(super) fn take_over(&mut self, other: &Self) -> Result<(), NoRoom> {
+        let mut bytes = Vec::new();
+        let (acked, queued) = (other.acked, other.queued);
+        if queued > acked {
+            let mut member = Member::new(&self.shared.budget);
+            if !member.hold(queued - acked) {
+                return Err(NoRoom);
+            }
+            let kept_to = other.kept.as_ref().map_or(acked, |kept| kept.end());
+            for (from, to) in [(acked, kept_to), (kept_to, queued)] {
+                let [first, second] = other.peek(from, (to - from) as usize);
+                bytes.extend_from_slice(first);
+                bytes.extend_from_slice(second);
+            }
+            // Without a ring nothing can be queued; what is missing would be sent as zeroes.
+            bytes.resize((queued - acked) as usize, 0);
+            self.kept = Some(Box::new(Kept { start: acked, bytes: bytes.into(), _member: member }));
+        }
+        (self.queued, self.acked) = (queued, acked);
+        if self.socket != UNASSIGNED {
+            self.shared.store_f(self.socket, record_f::ACKED, acked, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// FILL: as SEND, but the bytes are in a file.
@@ -156,17 +221,23 @@ impl SendSide {
         outcome
     }
 
-    /// Tells the application that the stream is acknowledged up to `to`.
-    pub(super) fn publish(&mut self, to: u64) {
+    /// Tells the application that the stream is acknowledged up to `to`. True: what is queued behind what was kept can be sent from
+    /// now on.
+    pub(super) fn publish(&mut self, to: u64) -> bool {
         let to = to.min(self.queued);
         if to <= self.acked {
-            return;
+            return false;
         }
         self.acked = to;
         if self.socket != UNASSIGNED {
             // Release: what was read from the ring is before this; the application may write there again.
             self.shared.store_f(self.socket, record_f::ACKED, to, Ordering::Release);
         }
+        let goes_on = self.kept.as_ref().is_some_and(|kept| to >= kept.end());
+        if goes_on {
+            self.kept = None;
+        }
+        goes_on
     }
 
     /// Tells the application what ring is of use: one that holds a window in flight and one being written.
@@ -190,6 +261,9 @@ impl SendSide {
     /// The stream's bytes `[offset, offset + len)`; empty slices without a ring. The contents may change under the
     /// reader: see [`ReadMapping::bytes`](crate::mapping::ReadMapping::bytes).
     pub(super) fn peek(&self, offset: u64, len: usize) -> [&[u8]; 2] {
+        if let Some(kept) = self.kept.as_ref().filter(|kept| offset < kept.end()) {
+            return [kept.peek(offset, len), &[]];
+        }
         if self.size == 0 {
             return [&[], &[]];
         }

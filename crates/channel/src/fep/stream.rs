@@ -7,7 +7,7 @@ use wire::checksum::Sum;
 
 use super::lent::{Filling, LentFile};
 use super::receive::ReceiveSide;
-use super::segments::Shared;
+use super::segments::{Owner, Shared};
 use super::send::SendSide;
 use crate::Offence;
 use crate::layout::RingLocation;
@@ -70,6 +70,11 @@ impl StreamRings {
         self.send.queued()
     }
 
+    /// The read cursor as last heard.
+    pub fn consumed_to(&self) -> u64 {
+        self.receive.consumed()
+    }
+
     /// Reads the application's read cursor: the stream offset up to which it has consumed.
     pub fn poll_consumed(&mut self) -> Result<u64, Offence> {
         self.receive.poll_consumed()
@@ -81,9 +86,31 @@ impl StreamRings {
         self.receive.notify_consumed_at(offset)
     }
 
-    /// Tells the application up to where its stream is acknowledged.
-    pub fn publish_acked(&mut self, acked_to: u64) {
-        self.send.publish(acked_to);
+    /// Tells the application up to where its stream is acknowledged. True: what was queued behind what was
+    /// [taken over](Self::take_over) can be sent from now on, up to [`filled_to`](Self::filled_to).
+    pub fn publish_acked(&mut self, acked_to: u64) -> bool {
+        self.send.publish(acked_to)
+    }
+
+    /// Takes over the streams of other rings, as they stand: what is received and not read lies in these from now on, and what is
+    /// queued and not acknowledged is kept apart until it is acknowledged. These are assigned and new; the others are of no use
+    /// afterwards, except that after an error they are as they were.
+    ///
+    /// # Errors
+    /// There is no memory for that.
+    pub fn take_over(&mut self, other: &mut Self) -> Result<(), NoMemory> {
+        self.receive.take_over(&mut other.receive).map_err(|_| NoMemory)?;
+        self.send.take_over(&other.send).map_err(|_| NoMemory)
+    }
+
+    /// Whether they are in this application's segments.
+    pub fn are_of(&self, owner: &Owner) -> bool {
+        self.send.is_in(&owner.0)
+    }
+
+    /// Whether bytes of lent files are queued that are not there yet.
+    pub fn is_filling(&self) -> bool {
+        self.send.is_filling()
     }
 
     /// Tells the application how large a send ring is of use: twice the congestion window.

@@ -29,11 +29,13 @@ fn next_request(socket: &OwnedFd) -> Option<Request> {
 
 /// What a worker does with a control connection, until it hangs up or the command CLOSE comes.
 fn serve(socket: OwnedFd) -> AppChannel {
-    let Some(Request::Hello { version: VERSION, pid, name }) = next_request(&socket) else { panic!() };
+    let Some(Request::Hello { version: VERSION, pid, name, parent: None }) = next_request(&socket) else {
+        panic!()
+    };
     assert_eq!((pid, name.as_str()), (std::process::id(), "test"));
     let mut half = AppChannel::create(&LIMITS).unwrap();
     let offer = half.offer();
-    let welcome = Answer::Welcome { geometry: offer.geometry, network: Network::default() };
+    let welcome = Answer::Welcome { geometry: offer.geometry, network: Network::default(), token: [0; 16] };
     send(&socket, &welcome.encode(), &[offer.a, offer.f, offer.doorbell]).unwrap();
     loop {
         match next_request(&socket) {
@@ -103,7 +105,8 @@ fn a_fep_that_vanishes_is_noticed() {
         // As if killed: the half is forgotten, not dropped.
         let half = AppChannel::create(&LIMITS).unwrap();
         let offer = half.offer();
-        let welcome = Answer::Welcome { geometry: offer.geometry, network: Network::default() };
+        let welcome =
+            Answer::Welcome { geometry: offer.geometry, network: Network::default(), token: [0; 16] };
         next_request(&theirs).unwrap();
         send(&theirs, &welcome.encode(), &[offer.a, offer.f, offer.doorbell]).unwrap();
         std::mem::forget(half);
@@ -149,7 +152,7 @@ fn segments_that_are_not_what_was_said_are_refused() {
             geometry.sockets += if wrong { 1000 } else { 0 };
             next_request(&theirs).unwrap();
             let (a, f) = if swap { (offer.f, offer.a) } else { (offer.a, offer.f) };
-            let welcome = Answer::Welcome { geometry, network: Network::default() };
+            let welcome = Answer::Welcome { geometry, network: Network::default(), token: [0; 16] };
             send(&theirs, &welcome.encode(), &[a, f, offer.doorbell]).unwrap();
         });
         assert!(matches!(Channel::connect(ours, "test"), Err(ConnectError::Nonsense(_))));

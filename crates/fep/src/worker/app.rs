@@ -7,6 +7,7 @@ use channel::fep::{AppChannel, DatagramRings, Owner};
 use stack::{SocketId, SocketOptions};
 
 use super::errors::ErrorQueues;
+use super::kin::{Birth, Kin};
 use crate::clerk::Desk;
 
 /// Who an application is, by the kernel's word where it comes over a control socket.
@@ -40,6 +41,8 @@ pub(crate) enum Entry {
     FreshUdp(Box<(SocketOptions, DatagramRings)>),
     /// A socket of the stack.
     Live(Live),
+    /// Another application that holds it uses it.
+    Moved(SocketId),
     /// Closed by the application; its number is free again once the stack lets go.
     Closing(SocketId),
 }
@@ -51,6 +54,12 @@ pub(crate) struct Live {
     pub(crate) id: SocketId,
     /// What it is.
     pub(crate) kind: LiveKind,
+    /// When it was opened, and by whom.
+    pub(crate) birth: Birth,
+    /// It came to the application when another one closed it, and was not claimed yet: the application does not know its number.
+    pub(crate) inherited: bool,
+    /// Who had it before has asked for a reset at its end (`SO_LINGER`), and this one has not claimed it.
+    pub(crate) resets: bool,
     /// The application reads no more (`SHUT_RD`).
     pub(crate) read_closed: bool,
     /// Its last error was published; a connection has only one.
@@ -59,6 +68,8 @@ pub(crate) struct Live {
     pub(crate) watched_for_idleness: bool,
     /// Its reader is on the list of those to be woken in the next pause.
     pub(crate) withheld: bool,
+    /// Of a connection: the listener that it came by.
+    pub(crate) listener: Option<SocketId>,
     /// Of a listener: how many connections it was told of; wraps.
     pub(crate) announced: u32,
     /// Of a listener: it is on the list of those whose program is slow to accept.
@@ -79,14 +90,18 @@ pub(crate) enum LiveKind {
 }
 
 impl Live {
-    pub(crate) fn new(id: SocketId, kind: LiveKind) -> Self {
+    pub(crate) fn new(id: SocketId, kind: LiveKind, birth: Birth) -> Self {
         Self {
             id,
             kind,
+            birth,
+            inherited: false,
+            resets: false,
             read_closed: false,
             error_told: false,
             watched_for_idleness: false,
             withheld: false,
+            listener: None,
             announced: 0,
             crowded: false,
         }
@@ -111,6 +126,8 @@ pub(crate) struct Application {
     pub(crate) starved: Vec<u32>,
     /// What its sockets' queues of errors hold.
     pub(crate) errors: ErrorQueues,
+    /// What it is to applications that it forked, or that forked it.
+    pub(crate) kin: Kin,
     /// Sockets that are open or closing.
     pub(crate) open: u32,
     sockets: Vec<Entry>,
@@ -129,6 +146,7 @@ impl Application {
             next_to_end: 0,
             starved: Vec::new(),
             errors: ErrorQueues::default(),
+            kin: Kin::default(),
             open: 0,
             sockets: Vec::new(),
         }
@@ -162,7 +180,9 @@ impl Application {
     pub(crate) fn live(&mut self, socket: u32) -> Option<&mut Live> {
         match self.sockets.get_mut(socket as usize)? {
             Entry::Live(live) => Some(live),
-            Entry::Free | Entry::FreshTcp(_) | Entry::FreshUdp(_) | Entry::Closing(_) => None,
+            Entry::Free | Entry::FreshTcp(_) | Entry::FreshUdp(_) | Entry::Moved(_) | Entry::Closing(_) => {
+                None
+            }
         }
     }
 

@@ -35,6 +35,12 @@ impl Core {
     /// Carries out one command of the application at `app`.
     pub(super) fn on_command(&mut self, now: Instant, app: u32, command: Command) -> Result<(), Offence> {
         let socket = command.socket();
+        if let Entry::Moved(id) = *self.apps[app].entry(socket)
+            && !matches!(command, Command::ReturnFile { .. })
+        {
+            self.on_moved(app, socket, id, command);
+            return Ok(());
+        }
         match command {
             Command::OpenTcp { sequence, .. } => {
                 self.on_open(app, socket, false)?;
@@ -90,6 +96,10 @@ impl Core {
                 let answer = self.on_path_mtu(now, app, socket, remote)?;
                 self.answer(app, socket, sequence, answer);
             }
+            Command::Claim { sequence, identity, .. } => {
+                let answer = self.on_claim(now, app, socket, identity)?;
+                self.answer(app, socket, sequence, answer);
+            }
             Command::Info { sequence, .. } => {
                 let answer = self.on_info(now, app, socket)?;
                 self.answer(app, socket, sequence, answer);
@@ -100,7 +110,7 @@ impl Core {
         Ok(())
     }
 
-    fn answer(&mut self, app: u32, socket: u32, sequence: u32, answer: Answer) {
+    pub(super) fn answer(&mut self, app: u32, socket: u32, sequence: u32, answer: Answer) {
         let errno = answer.err().unwrap_or(0);
         self.apps[app].channel.answer(socket, sequence, errno);
     }
@@ -127,7 +137,7 @@ impl Core {
 
     fn on_bind(&mut self, app: u32, socket: u32, local: SocketAddr) -> Result<Answer, Offence> {
         match self.apps[app].entry(socket) {
-            Entry::Free | Entry::Closing(_) => Err(Offence::NotOpen),
+            Entry::Free | Entry::Closing(_) | Entry::Moved(_) => Err(Offence::NotOpen),
             Entry::Live(_) => Ok(Err(EINVAL)),
             Entry::FreshTcp(_) => Ok(self.bind_tcp(app, socket, local)),
             Entry::FreshUdp(_) => Ok(self.bind_udp(app, socket, local)),
@@ -138,7 +148,7 @@ impl Core {
         let Entry::FreshTcp(options) = self.apps[app].entry(socket) else { return Err(EINVAL) };
         let id = self.stack.tcp_bind(local, options).map_err(errno)?;
         self.stack.set_user_data(id, Key { app, socket }.to_word());
-        *self.apps[app].entry(socket) = Entry::Live(Live::new(id, LiveKind::Bound));
+        *self.apps[app].entry(socket) = Entry::Live(Live::new(id, LiveKind::Bound, self.birth(app)));
         self.publish_place(app, socket, State::BOUND);
         Ok(())
     }
@@ -150,10 +160,11 @@ impl Core {
         };
         let (options, rings) = *fresh;
         let bound = self.stack.udp_bind(local, rings, &options);
+        let birth = self.birth(app);
         let application = &mut self.apps[app];
         match bound {
             Ok(id) => {
-                *application.entry(socket) = Entry::Live(Live::new(id, LiveKind::Udp));
+                *application.entry(socket) = Entry::Live(Live::new(id, LiveKind::Udp, birth));
                 self.stack.set_user_data(id, Key { app, socket }.to_word());
                 if let Some(bound) = self.stack.local_addr(id) {
                     self.noise.admit_port(bound.port());
@@ -173,7 +184,7 @@ impl Core {
 
     fn on_listen(&mut self, app: u32, socket: u32, backlog: u32) -> Result<Answer, Offence> {
         match self.apps[app].entry(socket) {
-            Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
+            Entry::Free | Entry::Closing(_) | Entry::Moved(_) => return Err(Offence::NotOpen),
             Entry::FreshUdp(_) => return Ok(Err(EOPNOTSUPP)),
             Entry::FreshTcp(_) => {
                 if let Err(errno) = self.bind_tcp(app, socket, anywhere()) {
@@ -207,7 +218,7 @@ impl Core {
         remote: Option<SocketAddr>,
     ) -> Result<Answer, Offence> {
         match self.apps[app].entry(socket) {
-            Entry::Free | Entry::Closing(_) => Err(Offence::NotOpen),
+            Entry::Free | Entry::Closing(_) | Entry::Moved(_) => Err(Offence::NotOpen),
             Entry::FreshUdp(_) => Ok(match self.bind_udp(app, socket, anywhere()) {
                 Ok(()) => self.connect_udp(app, socket, remote),
                 refused => refused,
@@ -254,7 +265,7 @@ impl Core {
         let rings = self.stream_rings(app, socket, &options);
         let id = self.stack.tcp_connect(now, None, remote, rings, &options).map_err(errno)?;
         self.stack.set_user_data(id, Key { app, socket }.to_word());
-        *self.apps[app].entry(socket) = Entry::Live(Live::new(id, LiveKind::Connection));
+        *self.apps[app].entry(socket) = Entry::Live(Live::new(id, LiveKind::Connection, self.birth(app)));
         self.publish_place(app, socket, self.attempt_state(id));
         Ok(())
     }
@@ -402,7 +413,7 @@ impl Core {
                     }
                     _ => {}
                 }
-                if how != Shutdown::Read && !self.put_off_shutdown(id) {
+                if how != Shutdown::Read && !self.put_off_shutdown(now, id) {
                     self.stack.tcp_shutdown(id);
                 }
                 self.close_reading(app, socket, how);
@@ -436,8 +447,14 @@ impl Core {
         socket: u32,
         reset: bool,
     ) -> Result<(), Offence> {
+        if self.bequeath(now, app, socket, reset) {
+            if matches!(self.apps[app].entry(socket), Entry::Moved(_)) {
+                self.release(app, socket);
+            }
+            return Ok(());
+        }
         match self.apps[app].entry(socket) {
-            Entry::Free | Entry::Closing(_) => Err(Offence::NotOpen),
+            Entry::Free | Entry::Closing(_) | Entry::Moved(_) => Err(Offence::NotOpen),
             Entry::FreshTcp(_) | Entry::FreshUdp(_) => {
                 self.release(app, socket);
                 Ok(())
@@ -488,7 +505,7 @@ impl Core {
         if reset && kind == LiveKind::Connection {
             self.forget_filling(id);
             self.stack.tcp_abort(id);
-        } else if self.put_off_close(id) {
+        } else if self.put_off_close(now, id) {
             return;
         }
         // Only a socket that was closed before is refused, and each is closed here once.
@@ -518,7 +535,7 @@ impl Core {
             self.forget_errors(app, socket);
         }
         let live = match self.apps[app].entry(socket) {
-            Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
+            Entry::Free | Entry::Closing(_) | Entry::Moved(_) => return Err(Offence::NotOpen),
             Entry::FreshTcp(options) => {
                 options.apply(option);
                 return Ok(Ok(()));
@@ -567,7 +584,7 @@ impl Core {
     /// The live socket of a number; `None` for one that has no address yet.
     fn open_entry(&mut self, app: u32, socket: u32) -> Result<Option<&mut Live>, Offence> {
         match self.apps[app].entry(socket) {
-            Entry::Free | Entry::Closing(_) => Err(Offence::NotOpen),
+            Entry::Free | Entry::Closing(_) | Entry::Moved(_) => Err(Offence::NotOpen),
             Entry::FreshTcp(_) | Entry::FreshUdp(_) => Ok(None),
             Entry::Live(live) => Ok(Some(live)),
         }

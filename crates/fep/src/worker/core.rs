@@ -8,6 +8,7 @@ use std::ops::{Index, IndexMut};
 
 use base::{Duration, Instant};
 use channel::Offence;
+use channel::control::Token;
 use channel::fep::Family;
 use slab::Slab;
 use stack::Stack;
@@ -17,6 +18,7 @@ use super::app::{Application, Ending, Entry, LiveKind};
 use super::filling::Waiting;
 use super::idle::IdleWatch;
 use super::key::{Key, NOBODY};
+use super::kin::Families;
 use super::noise::Noise;
 use super::pause::Withheld;
 use crate::config::Limits;
@@ -76,6 +78,7 @@ pub(crate) struct Core {
     pub(crate) apps: Applications,
     pub(crate) limits: Limits,
     pub(super) noise: Noise,
+    pub(super) families: Families,
     pub(super) idle: IdleWatch,
     pub(super) withheld: Withheld,
     /// Connections that wait for bytes of lent files.
@@ -113,6 +116,7 @@ impl Core {
             apps: Applications::default(),
             limits,
             noise,
+            families: Families::default(),
             idle: IdleWatch::default(),
             withheld: Withheld::default(),
             unfilled: Waiting::default(),
@@ -133,10 +137,12 @@ impl Core {
     }
 
     /// Takes an application in; its place in the table.
-    pub(crate) fn add(&mut self, mut application: Application) -> u32 {
+    pub(crate) fn add(&mut self, mut application: Application, token: Token, parent: Option<u32>) -> u32 {
         application.channel.publish_narrowest_mtu(self.stack.narrowest_mtu());
         self.applications_seen += 1;
-        self.apps.0.insert(application) as u32
+        let app = self.apps.0.insert(application) as u32;
+        self.found(app, token, parent);
+        app
     }
 
     /// The application is over. Its sockets are taken down in the turns to come.
@@ -295,16 +301,21 @@ impl Core {
         let next = self.apps[app].next_to_end;
         let upto = end.min(next + END_BUDGET);
         for socket in next..upto {
+            if !reset && (self.pass_on_untaken(now, app, socket) || self.bequeath(now, app, socket, false)) {
+                self.apps[app].remove(socket);
+                continue;
+            }
             match *self.apps[app].entry(socket) {
                 Entry::Free => continue,
-                Entry::FreshTcp(_) | Entry::FreshUdp(_) => {}
+                Entry::FreshTcp(_) | Entry::FreshUdp(_) | Entry::Moved(_) => {}
                 Entry::Live(live) => {
                     self.stack.set_user_data(live.id, NOBODY);
                     // As on Linux, a connection that nobody has accepted is reset.
-                    let untaken =
-                        live.kind == LiveKind::Connection && self.apps[app].channel.is_untaken(socket);
+                    let untaken = live.kind == LiveKind::Connection
+                        && !live.inherited
+                        && self.apps[app].channel.is_untaken(socket);
                     // What it did wrong does not matter any more.
-                    let _ = self.on_close(now, app, socket, reset || untaken);
+                    let _ = self.on_close(now, app, socket, reset || untaken || live.resets);
                 }
                 Entry::Closing(id) => {
                     self.stack.set_user_data(id, NOBODY);
@@ -326,6 +337,7 @@ impl Core {
             if let Some(desk) = &finished.desk {
                 desk.end();
             }
+            self.forget_kin(app, &finished.kin);
             self.past.0 += finished.channel.wakeups();
             self.past.1 += finished.channel.events_posted();
             self.finished.push(finished);

@@ -193,7 +193,7 @@ impl Core {
     /// TAKE_ERROR. As Linux (`sock_dequeue_err_skb`): the pending error becomes that of the next ICMP message, or none.
     pub(super) fn on_take_error(&mut self, app: u32, socket: u32) -> Result<Result<(), i32>, Offence> {
         let application = &mut self.apps[app];
-        if matches!(application.entry(socket), Entry::Free | Entry::Closing(_)) {
+        if matches!(application.entry(socket), Entry::Free | Entry::Closing(_) | Entry::Moved(_)) {
             return Err(Offence::NotOpen);
         }
         let Some((error, next)) = application.errors.take(socket) else { return Ok(Err(libc::EAGAIN)) };
@@ -225,7 +225,7 @@ impl Core {
         (offset, stamp): (u64, Stamp),
     ) -> Result<(), Offence> {
         let live = match self.apps[app].entry(socket) {
-            Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
+            Entry::Free | Entry::Closing(_) | Entry::Moved(_) => return Err(Offence::NotOpen),
             Entry::FreshTcp(_) | Entry::FreshUdp(_) => return Ok(()),
             Entry::Live(live) => *live,
         };
@@ -271,7 +271,7 @@ impl Core {
         remote: Option<std::net::SocketAddr>,
     ) -> Result<Result<(), i32>, Offence> {
         let live = match self.apps[app].entry(socket) {
-            Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
+            Entry::Free | Entry::Closing(_) | Entry::Moved(_) => return Err(Offence::NotOpen),
             Entry::FreshTcp(_) | Entry::FreshUdp(_) => None,
             Entry::Live(live) => Some(*live),
         };

@@ -2,7 +2,8 @@
 //!
 //! Nearly always they are in memory, and there before the command is done. Where they are not, the application's clerk
 //! reads them, and what was queued behind waits: the stack is told only of what is there. An end of the stream that is
-//! asked for meanwhile is put off until all is.
+//! asked for meanwhile is put off until all is. What is queued behind bytes that were taken over from another application waits in
+//! the same way, until those are acknowledged.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,13 +37,21 @@ impl Waiting {
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.next_look
     }
+
+    /// A connection waits from now on, if it did not before.
+    fn wait(&mut self, now: Instant, id: SocketId) -> &mut Unfilled {
+        self.next_look.get_or_insert(now + LOOK);
+        let fresh = || Unfilled { id, desk: None, since: now, shut: false, closed: false };
+        self.connections.entry(id.to_bits()).or_insert_with(fresh)
+    }
 }
 
-/// A connection that waits for bytes of a file.
+/// A connection that waits for bytes of a file, or for acknowledgements.
 #[derive(Debug)]
 struct Unfilled {
     id: SocketId,
-    desk: Arc<Desk>,
+    /// Where the file is.
+    desk: Option<Arc<Desk>>,
     since: Instant,
     /// The application has shut the sending side,
     shut: bool,
@@ -86,11 +95,8 @@ impl Core {
     pub(crate) fn on_answer(&mut self, now: Instant, answer: Answer) {
         let id = answer.socket;
         // It may be gone since.
-        let Some(desk) =
-            self.unfilled.connections.get(&id.to_bits()).map(|unfilled| Arc::clone(&unfilled.desk))
-        else {
-            return;
-        };
+        let unfilled = self.unfilled.connections.get(&id.to_bits());
+        let Some(desk) = unfilled.and_then(|unfilled| unfilled.desk.clone()) else { return };
         let filling = match (answer.outcome, self.stack.stream(id)) {
             (Ok(bytes), Some(rings)) => rings.put(&bytes),
             (Err(_), _) | (_, None) => Filling::Failed,
@@ -107,10 +113,9 @@ impl Core {
             Filling::Behind => {}
             Filling::Done => self.finish_filling(now, id),
             Filling::Wait(reading) if self.unfilled.connections.len() < MOST => {
-                let since = now;
-                let unfilled = Unfilled { id, desk: Arc::clone(desk), since, shut: false, closed: false };
-                self.unfilled.connections.entry(id.to_bits()).or_insert(unfilled).since = since;
-                self.unfilled.next_look.get_or_insert(now + LOOK);
+                let unfilled = self.unfilled.wait(now, id);
+                unfilled.desk = Some(Arc::clone(desk));
+                unfilled.since = now;
                 desk.read(id, reading);
             }
             Filling::Wait(_) | Filling::Failed => self.fail_filling(now, id),
@@ -118,15 +123,30 @@ impl Core {
     }
 
     /// The sending side is to be shut; whether that has to wait.
-    pub(super) fn put_off_shutdown(&mut self, id: SocketId) -> bool {
-        let unfilled = self.unfilled.connections.get_mut(&id.to_bits());
-        unfilled.map(|unfilled| unfilled.shut = true).is_some()
+    pub(super) fn put_off_shutdown(&mut self, now: Instant, id: SocketId) -> bool {
+        self.unfilled(now, id).map(|unfilled| unfilled.shut = true).is_some()
     }
 
     /// The socket is to be closed in order; whether that has to wait.
-    pub(super) fn put_off_close(&mut self, id: SocketId) -> bool {
-        let unfilled = self.unfilled.connections.get_mut(&id.to_bits());
-        unfilled.map(|unfilled| unfilled.closed = true).is_some()
+    pub(super) fn put_off_close(&mut self, now: Instant, id: SocketId) -> bool {
+        self.unfilled(now, id).map(|unfilled| unfilled.closed = true).is_some()
+    }
+
+    /// What a connection waits for that has queued what cannot be sent yet.
+    fn unfilled(&mut self, now: Instant, id: SocketId) -> Option<&mut Unfilled> {
+        let is_waiting = self.unfilled.connections.contains_key(&id.to_bits());
+        let waits = |rings: &mut channel::fep::StreamRings| rings.filled_to() < rings.queued();
+        (is_waiting || self.stack.stream(id).is_some_and(waits)).then(|| self.unfilled.wait(now, id))
+    }
+
+    /// What was taken over from another application is acknowledged: what is queued behind it can be sent.
+    pub(super) fn on_kept_acked(&mut self, now: Instant, id: SocketId) {
+        let Some(rings) = self.stack.stream(id) else { return };
+        let (filled_to, is_filling) = (rings.filled_to(), rings.is_filling());
+        self.stack.tcp_send(id, filled_to);
+        if !is_filling {
+            self.finish_filling(now, id);
+        }
     }
 
     /// Bytes that are awaited do not matter any more; whether the socket is still to be closed.

@@ -17,6 +17,7 @@ mod errors;
 mod filling;
 mod idle;
 mod key;
+mod kin;
 mod last_words;
 mod listening;
 mod noise;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 
 use base::Instant;
 use channel::Offence;
+use channel::control::Token;
 use channel::fep::{AppChannel, Family, Limits as ChannelLimits};
 use device::Device;
 use stack::memory::Budget;
@@ -149,7 +151,7 @@ impl<D: Device> Worker<D> {
     /// # Errors
     /// The operating system refuses memory or descriptors.
     pub fn add_local(&mut self, channel: AppChannel, identity: Identity) -> io::Result<u32> {
-        self.add(Application::new(channel, identity, None))
+        self.add(Application::new(channel, identity, None), clock::entropy()?, None)
     }
 
     /// An application has gone. In the turns to come its sockets are closed as those of a process that exits.
@@ -283,9 +285,14 @@ impl<D: Device> Worker<D> {
         busy || sent > 0
     }
 
-    /// Takes an application in and listens for its doorbell.
-    pub(crate) fn add(&mut self, application: Application) -> io::Result<u32> {
-        let app = self.core.add(application);
+    /// Takes an application in, which another one has forked or not, and listens for its doorbell.
+    pub(crate) fn add(
+        &mut self,
+        application: Application,
+        token: Token,
+        parent: Option<u32>,
+    ) -> io::Result<u32> {
+        let app = self.core.add(application, token, parent);
         let doorbell = self.core.apps[app].channel.doorbell();
         if let Err(error) = self.poller.add_edge(doorbell, crate::poller::Source::Doorbell(app)) {
             self.core.end(app, Ending::Gone);

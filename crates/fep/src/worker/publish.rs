@@ -10,6 +10,7 @@ use tcp::TcpInfo;
 use super::app::{Entry, Live, LiveKind};
 use super::core::Core;
 use super::key::Key;
+use super::kin::identity_of;
 
 /// Changes published in one turn; what is left comes in the next.
 const PUBLISH_BUDGET: usize = 4096;
@@ -22,7 +23,8 @@ impl Core {
             match self.stack.poll_changed() {
                 None => return count,
                 Some(Change::Updated(id)) => self.on_updated(now, id),
-                Some(Change::Released { user_data, .. }) => {
+                Some(Change::Released { user_data, id }) => {
+                    self.forget_shared(now, id);
                     if let Some(key) = Key::from_word(user_data)
                         && self.apps.get(key.app).is_some()
                     {
@@ -48,14 +50,19 @@ impl Core {
             Entry::Live(live) if live.id == id => live.kind,
             // Its owner has let go; what the peer has acknowledged of it is still told, to free the send ring.
             Entry::Closing(closing) if *closing == id => {
-                if let Some((connection, rings)) = self.stack.tcp_and_stream(id) {
-                    rings.publish_acked(connection.acked_to());
+                if let Some((connection, rings)) = self.stack.tcp_and_stream(id)
+                    && rings.publish_acked(connection.acked_to())
+                {
+                    self.on_kept_acked(now, id);
                 }
                 return;
             }
-            Entry::Live(_) | Entry::Closing(_) | Entry::Free | Entry::FreshTcp(_) | Entry::FreshUdp(_) => {
-                return;
-            }
+            Entry::Live(_)
+            | Entry::Closing(_)
+            | Entry::Free
+            | Entry::Moved(_)
+            | Entry::FreshTcp(_)
+            | Entry::FreshUdp(_) => return,
         };
         let (app, socket) = (key.app, key.socket);
         match kind {
@@ -81,7 +88,7 @@ impl Core {
         let Some((connection, rings)) = self.stack.tcp_and_stream(live.id) else { return Ok(()) };
         let received = connection.received_to();
         let has_received = received > connection.consumed_to();
-        rings.publish_acked(connection.acked_to());
+        let goes_on = rings.publish_acked(connection.acked_to());
         rings.publish_window(connection.congestion_window());
         if tells_sent {
             rings.publish_sent(connection.sent_to());
@@ -90,6 +97,9 @@ impl Core {
         rings.publish_received(received);
         let state = connection_state(connection, &live, before);
         let error = connection.error().filter(|_| !live.error_told).map(|error| errno(error, connection));
+        if goes_on {
+            self.on_kept_acked(now, live.id);
+        }
         if has_received {
             self.hear_consumed(now, live.id)?;
             self.watch_for_idleness(now, Key { app, socket });
@@ -134,10 +144,13 @@ impl Core {
     /// Publishes a socket's addresses and what it is.
     pub(super) fn publish_place(&mut self, app: u32, socket: u32, state: State) {
         let Some(live) = self.apps[app].live(socket) else { return };
-        let id = live.id;
+        let (id, kind) = (live.id, live.kind);
         let (local, remote) = (self.stack.local_addr(id), self.stack.remote_addr(id));
         let channel = &mut self.apps[app].channel;
         channel.publish_addresses(socket, local, remote);
+        if kind != LiveKind::Udp {
+            channel.publish_identity(socket, identity_of(id));
+        }
         channel.publish_state(socket, state);
     }
 
@@ -166,7 +179,7 @@ impl Core {
         socket: u32,
     ) -> Result<Result<(), i32>, Offence> {
         let info = match self.apps[app].entry(socket) {
-            Entry::Free | Entry::Closing(_) => return Err(Offence::NotOpen),
+            Entry::Free | Entry::Closing(_) | Entry::Moved(_) => return Err(Offence::NotOpen),
             Entry::FreshTcp(_) => Some(TcpInfo::of_closed()),
             Entry::FreshUdp(_) => None,
             Entry::Live(live) => self.stack.tcp_info(now, live.id),

@@ -295,7 +295,7 @@ impl<D: Device> Worker<D> {
                 Source::Signal | Source::Supervisor => self.start_to_stop(now, rhythm),
                 Source::Caller => self.on_caller(now, rhythm),
                 Source::Listener => self.on_listener(now),
-                Source::Control(connection) => self.on_control(connection),
+                Source::Control(connection) => self.on_control(now, connection),
             }
         }
         self.woken = woken;

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use base::Instant;
 use channel::Offence;
 use channel::control::sys::{Received, receive, send};
-use channel::control::{Answer, MAX_MESSAGE, Network as Reach, Request, version_refusal};
+use channel::control::{Answer, MAX_MESSAGE, Network as Reach, Request, Token, version_refusal};
 use channel::fep::{AppChannel, WaiterError};
 use device::Device;
 use serde::Serialize;
@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 
 use super::{Application, Ending, Identity, Worker, channel_limits};
 use crate::clerk::Desk;
+use crate::clock;
 use crate::control::{ASK_CENSUS, ASK_CONNECTIONS, ASK_STATUS, MAX_ANSWER, Peer};
 
 /// Connections accepted, or messages of one connection answered, before the loop goes on.
@@ -44,7 +45,7 @@ impl<D: Device> Worker<D> {
         }
     }
 
-    pub(super) fn on_control(&mut self, connection: u32) {
+    pub(super) fn on_control(&mut self, now: Instant, connection: u32) {
         let mut buffer = vec![0; MAX_MESSAGE];
         for _ in 0..BUDGET {
             let Some(server) = &mut self.server else { return };
@@ -52,7 +53,7 @@ impl<D: Device> Worker<D> {
             self.account.system_calls += 1;
             let outcome = match receive(&known.socket, &mut buffer) {
                 // Nothing that is asked here brings descriptors: they are closed at once.
-                Ok(Received::Message(length, _)) => self.on_message(connection, &buffer[..length]),
+                Ok(Received::Message(length, _)) => self.on_message(now, connection, &buffer[..length]),
                 Ok(Received::Truncated) => self.on_nonsense(connection),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Ok(Received::HungUp) | Err(_) => Outcome::Close,
@@ -76,14 +77,18 @@ impl<D: Device> Worker<D> {
         }
     }
 
-    fn on_message(&mut self, connection: u32, message: &[u8]) -> Outcome {
+    fn on_message(&mut self, now: Instant, connection: u32, message: &[u8]) -> Outcome {
         let Some(known) = self.server.as_mut().and_then(|server| server.connection(connection)) else {
             return Outcome::Close;
         };
         let (app, peer) = (known.app, known.peer);
         match Request::decode(message) {
-            Some(Ok(Request::Hello { version, name, .. })) if app.is_none() => {
-                self.on_hello(connection, peer, version, name)
+            Some(Ok(Request::Hello { version, name, parent, .. })) if app.is_none() => {
+                self.on_hello(connection, peer, (version, name), parent)
+            }
+            Some(Ok(Request::Release { identity })) if let Some(app) = app => {
+                self.core.on_release(now, app, identity);
+                Outcome::KeepOpen
             }
             Some(Ok(Request::NewWaiter { slot })) if app.is_some() => {
                 self.on_new_waiter(connection, app, slot)
@@ -104,28 +109,43 @@ impl<D: Device> Worker<D> {
         Outcome::Close
     }
 
-    fn on_hello(&mut self, connection: u32, peer: Peer, version: u32, name: String) -> Outcome {
+    fn on_hello(
+        &mut self,
+        connection: u32,
+        peer: Peer,
+        (version, name): (u32, String),
+        parent: Option<Token>,
+    ) -> Outcome {
         let refusal = version_refusal(version).or_else(|| self.limit_refusal(peer));
         if let Some(text) = refusal {
             self.refuse(connection, &text);
             return Outcome::Close;
         }
-        let channel = match AppChannel::create_within(&channel_limits(&self.config), &self.memory) {
-            Ok(channel) => channel,
+        let (parent, token) = match parent.map(|token| self.core.parent(&token)) {
+            Some(None) => {
+                self.refuse(connection, "the process that forks has no channel any more");
+                return Outcome::Close;
+            }
+            parent => (parent.flatten(), clock::entropy()),
+        };
+        let made = AppChannel::create_within(&channel_limits(&self.config), &self.memory);
+        let (channel, token) = match made.and_then(|channel| Ok((channel, token?))) {
+            Ok(made) => made,
             Err(error) => {
                 warn!("cannot make a channel: {error}");
                 self.refuse(connection, &format!("cannot make a channel: {error}"));
                 return Outcome::Close;
             }
         };
-        let welcome = Answer::Welcome { geometry: *channel.geometry(), network: self.reach() }.encode();
+        let welcome =
+            Answer::Welcome { geometry: *channel.geometry(), network: self.reach(), token }.encode();
         let offer = channel.offer();
         if !self.reply(connection, &welcome, &[offer.a, offer.f, offer.doorbell]) {
             return Outcome::Close;
         }
         debug!(pid = peer.pid, %name, "application opens a channel");
         let identity = Identity { pid: peer.pid, uid: peer.uid, name };
-        match self.add(Application::new(channel, identity, Some(connection))) {
+        match self.add(Application::new(channel, identity, Some(connection)), token, parent) {
             Ok(app) => {
                 if let Some(known) = self.server.as_mut().and_then(|server| server.connection(connection)) {
                     known.app = Some(app);

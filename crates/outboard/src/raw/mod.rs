@@ -5,11 +5,13 @@
 //!
 //! Reading order: [`Socket`] (opening, connecting, closing), `sides` ([`Sender`] and [`Receiver`], the data paths),
 //! `readiness` (what a socket is ready for, and the marks that decide when the stack rings), [`Waiter`] (sleeping),
-//! `unsent` (`TCP_NOTSENT_LOWAT`), `bulk` (sleeping longer while much comes in), [`Patience`] (spinning).
+//! `unsent` (`TCP_NOTSENT_LOWAT`), `bulk` (sleeping longer while much comes in), [`Patience`] (spinning), `kin` (sockets
+//! that forked processes share).
 
 mod bulk;
 mod datagram;
 mod errors;
+mod kin;
 mod lend;
 mod patience;
 mod readiness;

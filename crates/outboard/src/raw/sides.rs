@@ -235,6 +235,9 @@ impl Receiver<'_> {
         if has_bytes {
             return wanted_nothing.then_some(Ok(0));
         }
+        if state.contains(State::MOVED) {
+            return Some(Err(errno(libc::ESTALE)));
+        }
         if let Ok(Some(error)) = socket.take_error() {
             return Some(Err(error));
         }
@@ -363,6 +366,9 @@ impl Sender<'_> {
             state.intersects(State::ENDS_WRITING) || socket.progress.write_shut.load(Ordering::Acquire);
         if state.contains(State::CONNECTED) && !closed && !socket.has_new_error() {
             return Ok(());
+        }
+        if state.contains(State::MOVED) {
+            return Err(errno(libc::ESTALE));
         }
         if let Some(error) = socket.take_error()? {
             return Err(error);

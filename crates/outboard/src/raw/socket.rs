@@ -131,7 +131,7 @@ impl Socket {
         )
     }
 
-    fn new(
+    pub(super) fn new(
         endpoint: &Endpoint,
         number: u32,
         kind: Kind,
@@ -223,8 +223,8 @@ impl Socket {
         }
     }
 
-    /// The options of the listener that accepted it. The stack's part of them the stack has passed on.
-    fn inherit(&self, options: Options) {
+    /// The options of the listener that accepted it, or of whoever used it before. The stack's part of them the stack knows.
+    pub(super) fn inherit(&self, options: Options) {
         if options.send_buffer > 0 {
             self.set_send_limit(options.send_buffer as usize);
         }
@@ -356,7 +356,6 @@ impl Socket {
         *lock(&self.shared.observer) = None;
         let was_listening = self.is_listening();
         if !self.shared.is_closed.swap(true, Ordering::AcqRel) {
-            self.record().set_taken(false);
             // If the channel is closed, so is the socket.
             let _ = self.endpoint.channel().post(command);
             if was_listening {
@@ -530,7 +529,7 @@ impl Drop for Socket {
     }
 }
 
-fn new_number(endpoint: &Endpoint) -> io::Result<u32> {
+pub(super) fn new_number(endpoint: &Endpoint) -> io::Result<u32> {
     let channel = endpoint.channel();
     if let Some(number) = channel.new_socket() {
         return Ok(number);

@@ -329,6 +329,16 @@ impl Watchers {
         self.count.store(list.len(), Ordering::Release);
     }
 
+    /// The stack's socket is another one from now on.
+    pub(crate) fn follow(self: &Arc<Self>, outboard: &outboard::raw::Socket) {
+        if self.count.load(Ordering::Acquire) != 0 {
+            outboard.set_observer(Some(Arc::clone(self) as Arc<dyn Observer>));
+            for registration in lock(&self.list).iter() {
+                registration.follow(outboard);
+            }
+        }
+    }
+
     /// The socket is gone: so are its registrations.
     pub(crate) fn forget_all(&self) {
         self.count.store(0, Ordering::Release);

@@ -8,6 +8,7 @@ use libc::epoll_event;
 use outboard::raw::{Interest, Readiness, Socket};
 
 use super::{Core, SocketName, interest_of};
+use crate::description::InetSocket;
 
 const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 const PRI: u32 = libc::EPOLLPRI as u32;
@@ -76,6 +77,19 @@ impl Registration {
         self.lock().event.events & libc::EPOLLEXCLUSIVE as u32 != 0
     }
 
+    /// The stack's socket is another one from now on.
+    pub(super) fn follow(self: &Arc<Self>, socket: &Socket) {
+        let wanted = {
+            let mut state = self.lock();
+            (state.told, state.received, state.blocked, state.errors) = (0, 0, 0, 0);
+            state.event.events
+        };
+        if let Some(waiter) = self.core.active() {
+            waiter.watch(socket, interest_of(wanted));
+        }
+        self.core.push(self);
+    }
+
     /// Nothing is told any more.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
@@ -112,7 +126,7 @@ impl Registration {
 
     fn with_socket<T>(&self, body: impl FnOnce(&Socket, u32) -> T) -> Option<T> {
         let held = self.socket.upgrade()?;
-        let socket = held.socket()?.outboard()?;
+        let socket = held.socket()?.as_it_is()?;
         let wanted = self.lock().event.events;
         Some(body(socket, wanted))
     }
@@ -123,8 +137,8 @@ impl Registration {
             return Verdict::Quiet;
         }
         let Some(held) = self.socket.upgrade() else { return Verdict::Quiet };
-        let Some(socket) = held.socket().and_then(|socket| socket.outboard()) else { return Verdict::Quiet };
-        self.judge(socket)
+        let Some(socket) = held.socket().and_then(InetSocket::as_it_is) else { return Verdict::Quiet };
+        if socket.is_moved() { Verdict::Quiet } else { self.judge(socket) }
     }
 
     fn judge(&self, socket: &Socket) -> Verdict {

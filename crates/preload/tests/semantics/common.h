@@ -88,4 +88,5 @@ void segments_cases(void);
 void stamps_cases(void);
 void several_cases(void);
 void peeks_cases(void);
+void forks_cases(void);
 #endif

@@ -63,6 +63,7 @@ int main(int count, char **arguments) {
     run("stamps", stamps_cases, only);
     run("several", several_cases, only);
     run("peeks", peeks_cases, only);
+    run("forks", forks_cases, only);
     if (only) {
         run("exhausted", exhausted_cases, only);
         run("leave-exit", leave_by_exit, only);
