@@ -11,7 +11,7 @@
 //!
 //! Reading order: [`table`] and [`description`] (what is known about a descriptor), [`runtime`] (whether and where
 //! there is a stack), [`fork`] (what a child has of its parent), [`connection`], [`calls`] and [`transfer`] (sockets), [`wait`], [`poll`], [`epoll`]
-//! (readiness), [`descriptor`], [`options`], [`sendfile`]; [`system_call`]; [`real`] is the C library itself.
+//! (readiness), [`descriptor`], [`options`], [`sendfile`]; [`limits`]; [`system_call`]; [`real`] is the C library itself.
 #![warn(missing_docs)]
 
 mod ancillary;
@@ -27,6 +27,7 @@ mod file;
 mod fork;
 mod gather;
 mod info;
+mod limits;
 mod memory;
 mod message;
 mod options;
