@@ -256,8 +256,13 @@ impl Channel {
     pub fn claim(self: &Arc<Self>, socket: u32, identity: u64) -> io::Result<(u64, u64)> {
         let _one = lock(&self.asking);
         self.call(socket, |sequence| Command::Claim { socket, sequence, identity })?;
+        Ok(self.claimed())
+    }
+
+    /// What the answer to the last claim has told: up to where that socket is read, and queued.
+    pub fn claimed(&self) -> (u64, u64) {
         let [consumed, queued] = self.f.load_words(header_f::CLAIMED);
-        Ok((consumed, queued))
+        (consumed, queued)
     }
 
     /// A socket that this process has from the one that forked it is of no use here.

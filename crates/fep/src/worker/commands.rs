@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 
 use base::Instant;
 use channel::{Command, Manner, Offence, State};
-use stack::{SocketError, SocketOption, SocketOptions};
+use stack::{SocketError, SocketOptions};
 
 use super::app::{Ending, Entry, Live, LiveKind};
 use super::core::Core;
@@ -87,26 +87,28 @@ impl Core {
             Command::UnknownOption { sequence, .. } => {
                 self.answer(app, socket, sequence, Err(libc::ENOPROTOOPT));
             }
-            Command::TakeError { sequence, .. } => {
-                let answer = self.on_take_error(app, socket)?;
-                self.answer(app, socket, sequence, answer);
-            }
             Command::Stamp { offset, stamp, .. } => self.on_stamp(now, app, socket, (offset, stamp))?,
+            question => return self.on_question(now, app, question),
+        }
+        Ok(())
+    }
+
+    /// Those whose answers are more than an errno.
+    fn on_question(&mut self, now: Instant, app: u32, question: Command) -> Result<(), Offence> {
+        let socket = question.socket();
+        let (sequence, answer) = match question {
+            Command::TakeError { sequence, .. } => (sequence, self.on_take_error(app, socket)?),
             Command::PathMtu { sequence, remote, .. } => {
-                let answer = self.on_path_mtu(now, app, socket, remote)?;
-                self.answer(app, socket, sequence, answer);
+                (sequence, self.on_path_mtu(now, app, socket, remote)?)
             }
             Command::Claim { sequence, identity, .. } => {
-                let answer = self.on_claim(now, app, socket, identity)?;
-                self.answer(app, socket, sequence, answer);
+                (sequence, self.on_claim(now, app, socket, identity)?)
             }
-            Command::Info { sequence, .. } => {
-                let answer = self.on_info(now, app, socket)?;
-                self.answer(app, socket, sequence, answer);
-            }
+            Command::Info { sequence, .. } => (sequence, self.on_info(now, app, socket)?),
             // A command that a later version of the channel knows and this one does not carry out.
             _ => return Err(Offence::UnknownCommand),
-        }
+        };
+        self.answer(app, socket, sequence, answer);
         Ok(())
     }
 
@@ -517,68 +519,6 @@ impl Core {
         self.stack.set_user_data(id, NOBODY);
         // As above.
         let _ = self.stack.close(now, id);
-    }
-
-    fn on_option(
-        &mut self,
-        now: Instant,
-        app: u32,
-        socket: u32,
-        option: SocketOption,
-    ) -> Result<Answer, Offence> {
-        let most = u32::try_from(self.limits.receive_buffer_max).unwrap_or(u32::MAX);
-        let option = match option {
-            SocketOption::ReceiveLimit(bytes) => SocketOption::ReceiveLimit(bytes.min(most)),
-            other => other,
-        };
-        if option == SocketOption::QueueErrors(false) {
-            self.forget_errors(app, socket);
-        }
-        let live = match self.apps[app].entry(socket) {
-            Entry::Free | Entry::Closing(_) | Entry::Moved(_) => return Err(Offence::NotOpen),
-            Entry::FreshTcp(options) => {
-                options.apply(option);
-                return Ok(Ok(()));
-            }
-            Entry::FreshUdp(fresh) => {
-                if let SocketOption::ReceiveLimit(bytes) = option {
-                    fresh.1.set_receive_limit(bytes as usize);
-                }
-                fresh.0.apply(option);
-                return Ok(Ok(()));
-            }
-            Entry::Live(live) => *live,
-        };
-        if let SocketOption::ReceiveLimit(bytes) = option {
-            self.limit_rings(live, bytes);
-            if live.kind == LiveKind::Udp {
-                return Ok(Ok(())); // the stack has no window to keep
-            }
-        }
-        let answer = self.stack.set_option(now, live.id, option).map_err(errno);
-        if option == SocketOption::TellSent(true) && live.kind == LiveKind::Connection {
-            // Whoever asked relies on it from the answer on.
-            self.publish_connection(now, app, socket)?;
-        }
-        Ok(answer)
-    }
-
-    /// A ring never gets smaller than the window that the peer was promised.
-    fn limit_rings(&mut self, live: Live, bytes: u32) {
-        match live.kind {
-            LiveKind::Connection => {
-                if let Some((connection, rings)) = self.stack.tcp_and_stream(live.id) {
-                    let promised = connection.receive_limit();
-                    rings.set_receive_limit(u64::from(bytes).max(promised) as usize);
-                }
-            }
-            LiveKind::Udp => {
-                if let Some(rings) = self.stack.datagrams(live.id) {
-                    rings.set_receive_limit(bytes as usize);
-                }
-            }
-            LiveKind::Bound | LiveKind::Listener => {}
-        }
     }
 
     /// The live socket of a number; `None` for one that has no address yet.

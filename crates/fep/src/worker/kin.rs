@@ -80,6 +80,15 @@ pub(crate) struct Families {
 }
 
 impl Families {
+    /// What is remembered.
+    pub(super) fn len(&self) -> usize {
+        self.descents.len()
+            + self.by_token.len()
+            + self.left.len()
+            + self.shared.len()
+            + self.unannounced.len()
+    }
+
     pub(super) fn keep_unannounced(&mut self, listener: SocketId, connection: SocketId) {
         self.unannounced.entry(listener.to_bits()).or_default().push(connection);
     }

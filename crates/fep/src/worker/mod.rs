@@ -21,6 +21,7 @@ mod kin;
 mod last_words;
 mod listening;
 mod noise;
+mod options;
 mod pause;
 mod publish;
 mod report;
@@ -73,6 +74,8 @@ pub struct Tables {
     pub timers: usize,
     /// Sockets whose receive memory is looked after.
     pub watched_for_idleness: usize,
+    /// What is remembered of who was forked from whom, and of the sockets that they share.
+    pub kinship: usize,
 }
 
 /// One worker over one device.
@@ -154,6 +157,19 @@ impl<D: Device> Worker<D> {
         self.add(Application::new(channel, identity, None), clock::entropy()?, None)
     }
 
+    /// The same of one that was forked from the application at `parent`, all of whose sockets it has from now on.
+    ///
+    /// # Errors
+    /// As [`add_local`](Self::add_local).
+    pub fn add_local_child(
+        &mut self,
+        channel: AppChannel,
+        identity: Identity,
+        parent: u32,
+    ) -> io::Result<u32> {
+        self.add(Application::new(channel, identity, None), clock::entropy()?, Some(parent))
+    }
+
     /// An application has gone. In the turns to come its sockets are closed as those of a process that exits.
     pub fn end_application(&mut self, app: u32) {
         self.core.end(app, Ending::Gone);
@@ -167,6 +183,7 @@ impl<D: Device> Worker<D> {
             time_waits: self.core.stack.time_wait_count(),
             timers: self.core.stack.timer_count(),
             watched_for_idleness: self.core.idle.len(),
+            kinship: self.core.families.len(),
         }
     }
 

@@ -116,11 +116,25 @@ impl World {
 
     /// A new application.
     pub fn app(&mut self) -> App {
+        self.app_of(None)
+    }
+
+    /// A new application that another one forks.
+    pub fn child(&mut self, parent: &App) -> App {
+        self.app_of(Some(parent.place))
+    }
+
+    fn app_of(&mut self, parent: Option<u32>) -> App {
         let (half, channel) =
             channel::pair_within(&self.worker.channel_limits(), self.worker.memory()).unwrap();
         let offer = half.offer();
         let segments = [offer.a, offer.f].map(|segment| segment.try_clone_to_owned().unwrap());
-        let place = self.worker.add_local(half, Identity { pid: 1, uid: 0, name: "test".into() }).unwrap();
+        let identity = Identity { pid: 1, uid: 0, name: "test".into() };
+        let place = match parent {
+            None => self.worker.add_local(half, identity),
+            Some(parent) => self.worker.add_local_child(half, identity, parent),
+        };
+        let place = place.unwrap();
         App { channel, events: Vec::new(), place, segments }
     }
 
