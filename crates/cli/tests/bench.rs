@@ -65,9 +65,25 @@ fn an_unmodified_ftp_server_moves_files_on_every_subject() {
 }
 
 #[test]
+fn an_ftp_server_that_forks_moves_files() {
+    let (document, text) = measured(&[
+        "file", "--server", "vsftpd", "--on", "kernel", "--size", "100kB", "--count", "3", "--size", "1MiB",
+    ]);
+    assert_moved(&document, &["kernel"], 2 * (3 * 100_000 + (1 << 20)));
+    assert_eq!(document.workload.options["server"], "vsftpd");
+    assert!(text.contains("server:   vsftpd "), "{text}");
+    // Its sessions are other processes than the stack's.
+    let folder = tempfile::tempdir().unwrap();
+    let refused = bench(folder.path(), &["file", "--server", "vsftpd", "--on", "kernel,host"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(told.contains("a process for each session") && told.contains("--on kernel,fep"), "{told}");
+}
+
+#[test]
 fn the_native_program_moves_files_on_every_subject() {
     let (document, _) =
-        measured(&["file", "--program", "native", "--size", "1MB", "--count", "2", "--mtu", "9000"]);
+        measured(&["file", "--server", "native", "--size", "1MB", "--count", "2", "--mtu", "9000"]);
     assert_moved(&document, &["kernel", "host", "fep"], 4_000_000);
 }
 
