@@ -10,6 +10,7 @@ use lab::{Fep, FepConfig, Lab, Namespace, Process, Spawn};
 use perf::meter::Reading;
 use perf::results::{Document, Measure};
 use perf::site::{Between, Placement, Setup, Site, Subject};
+use perf::steer::Steer;
 
 /// Beyond what a program measures of itself: its start, and the reading of the clocks.
 const OVERHEAD_SECONDS: f64 = 0.06;
@@ -51,7 +52,7 @@ fn setup() -> Setup {
         between: Between::Link,
         fep_arguments: Vec::new(),
         executable: None,
-        steer: false,
+        steer: Steer::No,
         application_share: None,
     }
 }

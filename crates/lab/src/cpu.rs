@@ -47,6 +47,12 @@ impl CpuTime {
     }
 }
 
+impl std::iter::Sum for CpuTime {
+    fn sum<I: Iterator<Item = Self>>(times: I) -> Self {
+        times.fold(Self::default(), |sum, time| sum + time)
+    }
+}
+
 impl std::ops::Add for CpuTime {
     type Output = Self;
 
@@ -311,10 +317,22 @@ pub fn processors() -> usize {
 
 /// Lets the calling thread (and threads and programs that it starts) run on these processors only.
 pub fn pin(processors: &[usize]) -> io::Result<()> {
+    rustix::thread::sched_setaffinity(None, &set_of(processors))?;
+    Ok(())
+}
+
+/// Lets another thread, which may be one of the kernel's, run on these processors only.
+pub fn pin_thread(id: u32, processors: &[usize]) -> io::Result<()> {
+    let thread = rustix::thread::Pid::from_raw(id.cast_signed());
+    let thread = thread.ok_or(io::ErrorKind::InvalidInput)?;
+    rustix::thread::sched_setaffinity(Some(thread), &set_of(processors))?;
+    Ok(())
+}
+
+fn set_of(processors: &[usize]) -> rustix::thread::CpuSet {
     let mut set = rustix::thread::CpuSet::new();
     for processor in processors {
         set.set(*processor);
     }
-    rustix::thread::sched_setaffinity(None, &set)?;
-    Ok(())
+    set
 }

@@ -65,9 +65,10 @@ pub(super) fn processors(document: &Document) -> Table {
     };
     let mut head = vec![String::new()];
     head.extend(document.subjects.iter().map(|subject| subject.name.clone()));
-    let fields: [(&str, Field); 10] = [
+    let fields: [(&str, Field); 11] = [
         ("application, its own code", |cpu| cpu.application_user),
         ("application, kernel", |cpu| cpu.application_system),
+        ("of it, the thread that takes packets in", |cpu| cpu.application_receive_thread),
         ("FEP, work", |cpu| cpu.fep_work),
         ("FEP, kernel", |cpu| cpu.fep_system),
         ("FEP, polling", |cpu| cpu.fep_polling),
