@@ -186,9 +186,6 @@ impl Site {
                 (lab.namespace("application on the FEP")?, Some(start_fep(lab, &name, &peer, setup)?))
             }
         };
-        if setup.steer == Steer::Napi {
-            steer::cut_first(&peer, DEVICE)?;
-        }
         let (host_device, receivers) = kernel.unwrap_or_else(|| (DEVICE.to_owned(), None));
         let site = Self {
             subject,
@@ -264,7 +261,7 @@ impl Site {
                 (Between::Link, _) => "tap",
             },
             "segmentation_offload": true,
-            "peer_segmentation_offload": self.setup.steer != Steer::Napi,
+            "peer_segmentation_offload": self.receivers.is_none(),
             "checksum": "offload",
             "copy_avoidance": false,
             "congestion_control": match self.subject {
@@ -457,7 +454,10 @@ fn kernel_host(
     }
     .make()?;
     let receivers = match setup.steer {
-        Steer::Napi => Some(Receivers::start(lab, &host, &device, processors)?),
+        Steer::Napi => {
+            steer::cut_first(peer, DEVICE)?;
+            Some(Receivers::start(lab, &host, &device, processors)?)
+        }
         Steer::No | Steer::Rps => None,
     };
     Ok((host, (device, receivers)))

@@ -7,8 +7,9 @@
 //!   as they were sent; each batch is an interrupt across processors, and what such an interrupt does on an idle
 //!   processor is in nobody's processor time.
 //! - [`Steer::Napi`]: the kernel's host takes packets in on a kernel thread of its device, which belongs to its processors and whose time
-//!   is exact. veth has such threads for packets of the link's MTU only, so the peer cuts what it sends, and the host puts it
-//!   together again (GRO), as with a card. What the host sends stays large, and the peer takes it in by steering.
+//!   is exact. veth has such threads for packets of the link's MTU only, so that host's peer cuts what it sends, and the host puts
+//!   it together again (GRO), as with a card. What the host sends stays large, and the peer takes it in by steering. Other subjects'
+//!   links stay as they are: a TAP device has no such thread, and behind a card it is given what GRO has put together.
 
 use std::fmt;
 use std::path::Path;
@@ -27,7 +28,7 @@ pub enum Steer {
     No,
     /// Softirqs of the receiving host's processors.
     Rps,
-    /// The kernel's host: a thread of its device. The peer: as [`Steer::Rps`].
+    /// The kernel's host: a thread of its device. The peers: as [`Steer::Rps`].
     Napi,
 }
 

@@ -50,8 +50,8 @@ pub(super) struct Shared {
     #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
     peer_cpus: Option<Vec<usize>>,
     /// Each host of the kernel's takes packets in on its own processors, as with a network card of its own, and not on those of
-    /// the host that sends: rps, by softirqs (receive packet steering); napi, the subject by a thread that counts as its
-    /// own, for which the peer cuts what it sends [default: no; alone: rps]
+    /// the host that sends: rps, by softirqs (receive packet steering); napi, the kernel subject by a thread that counts
+    /// as its own, for which its peer cuts what it sends [default: no; alone: rps]
     #[arg(long, value_name = "rps|napi", num_args = 0..=1, default_value = "no", default_missing_value = "rps", hide_default_value = true)]
     steer: Steer,
     /// Further arguments of `outboard up`, as one text
