@@ -318,6 +318,45 @@ fn slices(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// Limits its address space to less than the library maps, as vsftpd does, and talks over the stack all the same.
+const LIMITED: &str = "
+import resource, socket, sys
+
+def limit(soft, hard):
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert resource.getrlimit(resource.RLIMIT_AS) == (soft, hard), resource.getrlimit(resource.RLIMIT_AS)
+    assert resource.prlimit(0, resource.RLIMIT_AS) == (soft, hard)
+
+limit(200 << 20, resource.RLIM_INFINITY)
+listener = socket.create_server((sys.argv[1], 2009))
+client = socket.create_connection((sys.argv[1], 2009))
+server, _ = listener.accept()
+client.sendall(b'x' * 100000)
+assert server.recv(100000, socket.MSG_WAITALL) == b'x' * 100000
+limit(150 << 20, 200 << 20)
+limit(100 << 20, 150 << 20)
+try:
+    resource.setrlimit(resource.RLIMIT_AS, (2 << 20, 1 << 20))
+    sys.exit('a soft limit above the hard one')
+except ValueError:
+    pass
+try:
+    bytearray(16 << 30)
+    sys.exit('there is no limit')
+except MemoryError:
+    print('limited')
+";
+
+fn limited(lab: &Lab, arch: Arch) -> Result<()> {
+    let stage = Stage::new(lab, arch)?;
+    let script = lab.file("limited.py");
+    std::fs::write(&script, LIMITED)?;
+    let mut program = stage.here(PYTHON)?;
+    program.arg(&script).arg(Side::Here.address().to_string());
+    ensure!(output_of(lab, "limited", program)? == "limited\n");
+    Ok(())
+}
+
 lab::lab_test! {
     fn http_through_a_fep(lab) {
         http(lab, Arch::Fep)
@@ -353,6 +392,14 @@ lab::lab_test! {
 
     fn the_exit_status_is_the_programs(lab) {
         statuses(lab)
+    }
+
+    fn a_limited_address_space_leaves_room_for_a_fep(lab) {
+        limited(lab, Arch::Fep)
+    }
+
+    fn a_limited_address_space_leaves_room_for_the_stack_inside(lab) {
+        limited(lab, Arch::Host)
     }
 
     fn who_waits_has_a_short_slice_and_keeps_it_to_itself(lab) {

@@ -26,6 +26,7 @@ mod fast_open;
 mod file;
 mod gather;
 mod info;
+mod limits;
 mod memory;
 mod message;
 mod options;

@@ -9,8 +9,8 @@ use std::ffi::{CStr, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr,
-    socklen_t, ssize_t, timespec, timeval,
+    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, rlimit64, sigset_t, size_t,
+    sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
 /// The address of one function of the C library, found when first asked for.
@@ -133,6 +133,12 @@ real! {
         -> c_int;
     epoll_pwait2(epoll: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec,
         mask: *const sigset_t) -> c_int;
+
+    getrlimit(resource: c_int, limit: *mut rlimit64) -> c_int;
+    getrlimit64(resource: c_int, limit: *mut rlimit64) -> c_int;
+    setrlimit(resource: c_int, limit: *const rlimit64) -> c_int;
+    setrlimit64(resource: c_int, limit: *const rlimit64) -> c_int;
+    prlimit64(process: pid_t, resource: c_int, new: *const rlimit64, old: *mut rlimit64) -> c_int;
 
     syscall(number: c_long, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong, f: c_ulong) -> c_long;
     fclose(file: *mut libc::FILE) -> c_int;
