@@ -59,9 +59,15 @@ struct FileArgs {
     /// Which way files go, as the client says it
     #[arg(long, value_enum, default_value_t = Ways::Both)]
     direction: Ways,
-    /// The server: pyftpdlib with curl as its client, or a native program that works in place
-    #[arg(long, value_name = "pyftpdlib|native", default_value = "pyftpdlib")]
-    program: Program,
+    /// The server: an FTP server of the system with curl as its client (pyftpdlib: one process, in Python; vsftpd: a process for
+    /// each session, in C; not on `host`), or a native program that works in place
+    #[arg(
+        long,
+        visible_alias = "program",
+        value_name = "pyftpdlib|vsftpd|native",
+        default_value = "pyftpdlib"
+    )]
+    server: Program,
     /// Let the native program neither make nor check a pattern while it is timed
     #[arg(long)]
     no_check: bool,
@@ -189,11 +195,18 @@ impl FileArgs {
             loads = vec![Load { size: 6_000_000, count: 100 }, Load { size: 1 << 30, count: 1 }];
         }
         let placement = Placement::default().with_peer_apart();
+        let mut common = self.shared.common_on(&placement, Between::Link)?;
+        if self.shared.on.is_empty() {
+            common.subjects.retain(|subject| self.server.check(*subject).is_ok());
+        }
+        for subject in &common.subjects {
+            self.server.check(*subject).map_err(usage)?;
+        }
         Ok(file::Config {
-            common: self.shared.common_on(&placement, Between::Link)?,
+            common,
             loads,
             directions: self.direction.directions(),
-            program: self.program,
+            program: self.server,
             check: !self.no_check,
         })
     }

@@ -13,6 +13,7 @@ use perf::reproduce::costs::{Costs, DEFAULTS};
 use perf::reproduce::{Reproduction, page, tandem, vm, zero};
 use perf::runner::Common;
 use perf::site::{Between, Placement, Setup, Subject};
+use perf::steer::Steer;
 
 use crate::exit::{ExitWith, FAILED, USAGE};
 
@@ -125,7 +126,7 @@ impl Args {
                 between,
                 fep_arguments: Vec::new(),
                 executable: None,
-                steer: false,
+                steer: Steer::No,
                 application_share: None,
             },
             against: self.against.clone(),

@@ -10,6 +10,7 @@ use lab::{Fep, FepConfig, Lab, Namespace, Process, Spawn};
 use perf::meter::Reading;
 use perf::results::{Document, Measure};
 use perf::site::{Between, Placement, Setup, Site, Subject};
+use perf::steer::Steer;
 
 /// Beyond what a program measures of itself: its start, and the reading of the clocks.
 const OVERHEAD_SECONDS: f64 = 0.06;
@@ -43,18 +44,21 @@ fn is_about(what: &str, read: f64, known: f64) -> Result<()> {
     Ok(())
 }
 
-fn accounts_for_known_costs(lab: &Lab, subject: Subject) -> Result<()> {
-    let setup = Setup {
+fn setup() -> Setup {
+    Setup {
         mtu: 1500,
         congestion_control: None,
         placement: Placement { application: Vec::new(), fep: Vec::new(), peer: Vec::new() },
         between: Between::Link,
         fep_arguments: Vec::new(),
         executable: None,
-        steer: false,
+        steer: Steer::No,
         application_share: None,
-    };
-    let site = Site::new(lab, subject, &setup)?;
+    }
+}
+
+fn accounts_for_known_costs(lab: &Lab, subject: Subject) -> Result<()> {
+    let site = Site::new(lab, subject, &setup())?;
     let executable = env!("CARGO_BIN_EXE_outboard");
     let before = Reading::take(&site, &[])?;
     // The application's program is still there when the clocks are read, the peer's is not: as a server and its clients.
@@ -88,6 +92,38 @@ fn accounts_for_known_costs(lab: &Lab, subject: Subject) -> Result<()> {
     }
     drop((user, system));
     site.close()
+}
+
+lab::lab_test! {
+    fn a_server_that_forks_costs_what_its_children_use(lab) {
+        let site = Site::new(lab, Subject::Kernel, &setup())?;
+        let executable = env!("CARGO_BIN_EXE_outboard");
+        // Two sessions that are over when the clocks are read, one of them with a child of its own, and one that goes on.
+        let sessions = "\"$0\" bench-end burn --user 0.2 --system 0; (\"$0\" bench-end burn --user 0 --system 0.15; true); \
+            \"$0\" bench-end burn --user 0.1 --system 0 --stay & wait";
+        let before = Reading::take(&site, &[])?;
+        let mut spawn = site.application_program("sh")?;
+        spawn.args(["-c", sessions, executable]);
+        let server = lab.start("server", spawn)?;
+        let began = Instant::now();
+        let used: f64 = loop {
+            let text = server.stdout()?;
+            let lines: Vec<&str> = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).collect();
+            if let [first, second, third] = lines[..] {
+                break first.parse::<f64>()? + second.parse::<f64>()? + third.parse::<f64>()?;
+            }
+            ensure!(began.elapsed() < Duration::from_secs(120), "{}", server.text());
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let after = Reading::take(&site, &[server.id()])?;
+        let measure = after.complete(&before, Measure::default());
+        is_about("a server and its sessions", measure.cpu_seconds.host(), used)?;
+        // What is read where there are no control groups; of ended children in steps of 10 ms.
+        let tree = lab::cpu::tree(server.id())?.total().as_secs_f64();
+        is_about("the same by its processes", tree + 0.02, used)?;
+        drop(server);
+        site.close()
+    }
 }
 
 lab::lab_test! {

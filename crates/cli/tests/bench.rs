@@ -65,9 +65,53 @@ fn an_unmodified_ftp_server_moves_files_on_every_subject() {
 }
 
 #[test]
+fn an_ftp_server_that_forks_moves_files() {
+    let (document, text) = measured(&[
+        "file", "--server", "vsftpd", "--on", "kernel", "--size", "100kB", "--count", "3", "--size", "1MiB",
+    ]);
+    assert_moved(&document, &["kernel"], 2 * (3 * 100_000 + (1 << 20)));
+    assert_eq!(document.workload.options["server"], "vsftpd");
+    assert!(text.contains("server:   vsftpd "), "{text}");
+    // Its sessions are other processes than the stack's.
+    let folder = tempfile::tempdir().unwrap();
+    let refused = bench(folder.path(), &["file", "--server", "vsftpd", "--on", "kernel,host"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(told.contains("a process for each session") && told.contains("--on kernel,fep"), "{told}");
+}
+
+/// Whether this process is root on the machine, and not in a user namespace only.
+fn is_root() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    rustix::process::geteuid().is_root() && map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+#[test]
+fn packets_are_taken_in_on_the_hosts_own_processors() {
+    let arguments = ["stream", "-n", "20MB", "--on", "kernel,fep", "--steer"];
+    let (document, _) = measured(&arguments);
+    assert!(document.subjects.iter().all(|subject| subject.options["steer"] == "rps"));
+    let folder = tempfile::tempdir().unwrap();
+    if !is_root() {
+        // The kernel's threads are nobody else's to place.
+        let refused = bench(folder.path(), &[&arguments[..], &["napi"]].concat());
+        assert!(!refused.status.success());
+        return;
+    }
+    let (document, text) = measured(&[&arguments[..], &["napi"]].concat());
+    assert_moved(&document, &["kernel", "fep"], 40_000_000);
+    let [kernel, fep] = [0, 1].map(|subject: usize| document.subjects[subject].trials[0].total.cpu_seconds);
+    assert!(kernel.application_receive_thread > 0.0 && fep.application_receive_thread == 0.0);
+    // It is contained in the application's.
+    assert!(kernel.application_receive_thread <= kernel.application_system, "{kernel:?}");
+    assert!(text.contains("the thread that takes packets in"), "{text}");
+    assert_eq!(bench(folder.path(), &["rr", "--steer", "west"]).status.code(), Some(2));
+}
+
+#[test]
 fn the_native_program_moves_files_on_every_subject() {
     let (document, _) =
-        measured(&["file", "--program", "native", "--size", "1MB", "--count", "2", "--mtu", "9000"]);
+        measured(&["file", "--server", "native", "--size", "1MB", "--count", "2", "--mtu", "9000"]);
     assert_moved(&document, &["kernel", "host", "fep"], 4_000_000);
 }
 

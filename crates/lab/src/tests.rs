@@ -115,6 +115,36 @@ crate::lab_test! {
         Ok(())
     }
 
+    fn a_forking_load_is_measured_without_a_group(lab) {
+        // Twenty sessions, one after the other, each in a child that ends; one more in a child that stays; each says what it used.
+        let serve = "import os,time\n\
+            def session(seconds):\n while time.process_time() < seconds: pass\n print(time.process_time(), flush=True)\n\
+            for _ in range(20):\n child = os.fork()\n if child == 0: session(0.03); os._exit(0)\n os.waitpid(child, 0)\n\
+            if os.fork() == 0: session(0.2); time.sleep(1000)\n\
+            session(0.1); time.sleep(1000)";
+        let mut spawn = lab.namespace("alone")?.command("/usr/bin/python3");
+        spawn.args(["-c", serve]);
+        let process = lab.start("server", spawn)?;
+        let mut last = Duration::ZERO;
+        let used: Duration = loop {
+            let told = process.stdout()?;
+            let total = cpu::tree(process.id())?.total();
+            // Ended children are known in steps of 10 ms, of user and of system time.
+            ensure!(total + Duration::from_millis(21) > last, "{total:?} were read after {last:?}: a session was missed");
+            last = total;
+            if told.lines().count() == 22 && told.ends_with('\n') {
+                let seconds: Result<Vec<f64>, _> = told.lines().map(str::parse).collect();
+                break Duration::from_secs_f64(seconds?.iter().sum());
+            }
+        };
+        // Beyond what they say: the time between saying it and ending, or being read.
+        let (least, most) = (used - Duration::from_millis(21), used + Duration::from_millis(250));
+        ensure!((least..most).contains(&last), "{last:?} is not between {least:?} and {most:?}");
+        ensure!(cpu::process(process.id())?.total() + Duration::from_millis(150) < last, "the child that stays counts");
+        ensure!(cpu::children(process.id()).len() == 1, "only one session is left");
+        Ok(())
+    }
+
     fn ended_children_are_counted(lab) {
         let group = Group::new("children");
         let Some(group) = group else { return Ok(()) };

@@ -32,6 +32,7 @@ pub mod runner;
 pub mod schema;
 pub mod site;
 pub mod stats;
+pub mod steer;
 pub mod storm;
 pub mod trace;
 pub mod units;

@@ -10,12 +10,15 @@ use lab::cpu::{self, CpuTime, MachineTime};
 
 use crate::results::{CpuSeconds, Measure};
 use crate::site::Site;
+use crate::steer::Receivers;
 
 /// Everything that a site has spent up to one moment.
 #[derive(Debug)]
 pub struct Reading {
     at: Instant,
+    /// The application's programs, and the thread that takes their packets in if there is one.
     application: CpuTime,
+    receive_thread: CpuTime,
     fep: Option<FepReading>,
     peer: CpuTime,
     softirq_threads: Duration,
@@ -50,7 +53,10 @@ impl Reading {
         };
         let mut peer_counters = named(&read("snmp")?, "Tcp: ", &SEGMENTS);
         peer_counters.extend(named(&read("netstat")?, "TcpExt: ", &ACKNOWLEDGEMENTS));
-        Ok(Self { peer_counters, ..Self::with_machine(application, peer, fep)? })
+        let receivers = site.receivers.as_ref().map(Receivers::time).transpose()?;
+        let receive_thread = receivers.unwrap_or_default();
+        let application = application + receive_thread;
+        Ok(Self { peer_counters, receive_thread, ..Self::with_machine(application, peer, fep)? })
     }
 
     /// Reads this process's clocks, and those of the FEP whose control socket is given.
@@ -62,7 +68,8 @@ impl Reading {
     fn with_machine(application: CpuTime, peer: CpuTime, fep: Option<FepReading>) -> Result<Self> {
         let (softirq_threads, machine) = (cpu::softirq_threads(), cpu::machine()?);
         let at = Instant::now();
-        Ok(Self { at, application, fep, peer, softirq_threads, machine, peer_counters: BTreeMap::new() })
+        let (receive_thread, peer_counters) = (CpuTime::default(), BTreeMap::new());
+        Ok(Self { at, application, receive_thread, fep, peer, softirq_threads, machine, peer_counters })
     }
 
     /// What was spent since an earlier reading, and what the FEP counted meanwhile.
@@ -72,6 +79,11 @@ impl Reading {
         let mut spent = CpuSeconds {
             application_user: application.user.as_secs_f64(),
             application_system: application.system.as_secs_f64(),
+            application_receive_thread: self
+                .receive_thread
+                .since(&earlier.receive_thread)
+                .total()
+                .as_secs_f64(),
             peer: self.peer.since(&earlier.peer).total().as_secs_f64(),
             softirq_threads: self.softirq_threads.saturating_sub(earlier.softirq_threads).as_secs_f64(),
             softirq: machine.softirq.as_secs_f64(),

@@ -177,6 +177,9 @@ pub struct CpuSeconds {
     pub application_user: f64,
     /// The kernel on behalf of the application, softirqs that it carried included.
     pub application_system: f64,
+    /// Of the kernel's time on behalf of the application, what a thread spent that takes packets in, where it has one.
+    #[serde(default)]
+    pub application_receive_thread: f64,
     /// Of the application's time, what it spent on the data itself (making or checking it), where it says so.
     pub application_own_work: f64,
     /// The FEP in its own code, with something to do.
@@ -227,6 +230,7 @@ impl std::ops::Div<f64> for CpuSeconds {
         Self {
             application_user: self.application_user / count,
             application_system: self.application_system / count,
+            application_receive_thread: self.application_receive_thread / count,
             application_own_work: self.application_own_work / count,
             fep_work: self.fep_work / count,
             fep_polling: self.fep_polling / count,
@@ -247,6 +251,7 @@ impl std::ops::Add for CpuSeconds {
         Self {
             application_user: self.application_user + other.application_user,
             application_system: self.application_system + other.application_system,
+            application_receive_thread: self.application_receive_thread + other.application_receive_thread,
             application_own_work: self.application_own_work + other.application_own_work,
             fep_work: self.fep_work + other.fep_work,
             fep_polling: self.fep_polling + other.fep_polling,

@@ -13,6 +13,8 @@ use lab::cpu::Group;
 use lab::{Fep, FepConfig, Lab, Link, LinkEnd, Namespace, Spawn};
 use serde_json::{Map, Value, json};
 
+use crate::steer::{self, Receivers, Steer};
+
 /// The stack under examination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
@@ -121,9 +123,8 @@ pub struct Setup {
     pub fep_arguments: Vec<String>,
     /// The `outboard` executable of the subject; `None`: this one.
     pub executable: Option<PathBuf>,
-    /// Whether the kernel's host takes packets in on the application's processors, as a network card's interrupts would
-    /// have it; otherwise that happens wherever they were sent.
-    pub steer: bool,
+    /// Who takes in the packets of the kernel's hosts.
+    pub steer: Steer,
     /// The share of one processor that the application may use, and in the host architecture its stack; `None`: all.
     pub application_share: Option<f64>,
 }
@@ -142,6 +143,10 @@ pub struct Site {
     directory: PathBuf,
     setup: Setup,
     host: Namespace,
+    /// The kernel host's device.
+    host_device: String,
+    /// The threads on which it takes packets in, if it has such.
+    pub(crate) receivers: Option<Receivers>,
     peer: Namespace,
     pub(crate) fep: Option<Fep>,
     pub(crate) applications: Option<Group>,
@@ -159,11 +164,16 @@ impl Site {
         let directory = lab.file(&name);
         std::fs::create_dir_all(&directory)?;
         let peer = lab.namespace(&format!("peer of {}", subject.name()))?;
-        if setup.steer {
-            steer(&peer, &setup.placement.peer)?;
+        if setup.steer.is_on() {
+            steer::by_softirq(&peer, &setup.placement.peer)?;
         }
+        let mut kernel = None;
         let (host, fep) = match subject {
-            Subject::Kernel => (kernel_host(lab, &peer, setup)?, None),
+            Subject::Kernel => {
+                let (host, linked) = kernel_host(lab, &peer, setup)?;
+                kernel = Some(linked);
+                (host, None)
+            }
             // The application opens the TAP device itself, so it stands in the device's namespace. The stack's address
             // is none of that namespace's kernel.
             Subject::Host => {
@@ -176,9 +186,12 @@ impl Site {
                 (lab.namespace("application on the FEP")?, Some(start_fep(lab, &name, &peer, setup)?))
             }
         };
+        let (host_device, receivers) = kernel.unwrap_or_else(|| (DEVICE.to_owned(), None));
         let site = Self {
             subject,
             directory,
+            host_device,
+            receivers,
             setup: setup.clone(),
             host,
             peer,
@@ -248,6 +261,7 @@ impl Site {
                 (Between::Link, _) => "tap",
             },
             "segmentation_offload": true,
+            "peer_segmentation_offload": self.receivers.is_none(),
             "checksum": "offload",
             "copy_avoidance": false,
             "congestion_control": match self.subject {
@@ -256,7 +270,8 @@ impl Site {
                 Subject::Fep | Subject::FepUnmodified => self.fep_congestion_control()?,
             },
             "peer_congestion_control": self.kernel_congestion_control()?,
-            "steered": self.setup.steer,
+            "steered": self.setup.steer.is_on(),
+            "steer": self.setup.steer.name(),
             "application_share": self.setup.application_share,
             "application_processors": self.application_processors(),
             "fep_processors": if self.fep.is_some() { json!(placement.fep) } else { Value::Null },
@@ -381,14 +396,14 @@ impl Site {
 
     fn set_congestion_control(&self) -> Result<()> {
         let Some(name) = &self.setup.congestion_control else { return Ok(()) };
-        let mut namespaces = vec![&self.peer];
+        let mut ends = vec![(&self.peer, DEVICE)];
         if self.subject == Subject::Kernel {
-            namespaces.push(&self.host);
+            ends.push((&self.host, &self.host_device));
         }
-        for namespace in namespaces {
+        for (namespace, device) in ends {
             // By route: a namespace may not choose every algorithm as its default, but a route may.
             namespace
-                .ip(&format!("route replace 10.77.0.0/24 dev {DEVICE} congctl {name}"))
+                .ip(&format!("route replace 10.77.0.0/24 dev {device} congctl {name}"))
                 .with_context(|| format!("the kernel does not do congestion control `{name}`"))?;
         }
         Ok(())
@@ -414,28 +429,38 @@ fn host_congestion_control() -> String {
     std::env::var("OUTBOARD_CONGESTION_CONTROL").unwrap_or_else(|_| own())
 }
 
-/// Packets of devices that are made from now on are taken in on these processors.
-fn steer(host: &Namespace, processors: &[usize]) -> Result<()> {
-    let mask = processors.iter().fold(0_u64, |mask, one| mask | 1 << (one % 64));
-    host.set_sysctl("net.core.rps_default_mask", &format!("{mask:x}"))
-}
-
-/// A host on the kernel, linked to the peer by a veth pair.
-fn kernel_host(lab: &Lab, peer: &Namespace, setup: &Setup) -> Result<Namespace> {
+/// A host on the kernel, linked to the peer by a veth pair: its device, and the threads that take packets in, if it has such.
+fn kernel_host(
+    lab: &Lab,
+    peer: &Namespace,
+    setup: &Setup,
+) -> Result<(Namespace, (String, Option<Receivers>))> {
     let host = lab.namespace("kernel host")?;
-    if setup.steer {
-        steer(&host, &setup.placement.application)?;
+    let processors = &setup.placement.application;
+    let device = match setup.steer {
+        Steer::Napi => steer::unique_device(),
+        Steer::No | Steer::Rps => DEVICE.to_owned(),
+    };
+    if setup.steer == Steer::Rps {
+        steer::by_softirq(&host, processors)?;
     }
     Link {
         ends: [
-            LinkEnd { namespace: &host, device: DEVICE, address: Namespace::HOST },
+            LinkEnd { namespace: &host, device: &device, address: Namespace::HOST },
             LinkEnd { namespace: peer, device: DEVICE, address: Namespace::PEER },
         ],
         prefix: Namespace::PREFIX,
         mtu: setup.mtu,
     }
     .make()?;
-    Ok(host)
+    let receivers = match setup.steer {
+        Steer::Napi => {
+            steer::cut_first(peer, DEVICE)?;
+            Some(Receivers::start(lab, &host, &device, processors)?)
+        }
+        Steer::No | Steer::Rps => None,
+    };
+    Ok((host, (device, receivers)))
 }
 
 fn application_group(name: &str, setup: &Setup) -> Result<Option<Group>> {

@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::time::Duration;
 
 use libc::{off_t, size_t, ssize_t};
 use outboard::raw::{Interest, MIN_FILL, Socket};
@@ -17,6 +18,10 @@ use crate::{errno, file, real, table, wait};
 const MOST: usize = 0x7fff_f000;
 /// Asked of the ring at once.
 const PIECE: usize = 256 * 1024;
+/// How long a call that may wait waits for the FEP to take a file, if so much of it is left. On the FEP's own processor it could
+/// take none while a program copies.
+const ANSWER: Duration = Duration::from_millis(1);
+const WORTH_WAITING: usize = 1 << 20;
 
 /// See sendfile(2).
 ///
@@ -92,13 +97,25 @@ fn send_file(
     offset: Option<&mut off_t>,
 ) -> io::Result<usize> {
     let deadline = socket.send_deadline();
-    let lent = if count >= MIN_FILL { source.lent(outboard) } else { None };
+    let mut lent = None;
+    let mut has_waited = socket.nonblocking();
     let mut done = 0;
     let outcome = loop {
         if done == count {
             break Ok(());
         }
         let wanted = (count - done).min(PIECE);
+        if lent.is_none() && wanted >= MIN_FILL {
+            lent = source.lent(outboard);
+        }
+        // The FEP has a piece to go on with, and what is left is worth a moment: copied, it would take longer.
+        if let Some((file, _)) = &lent
+            && !has_waited
+            && count - done >= WORTH_WAITING
+        {
+            has_waited = true;
+            file.file().inspect(|file| file.lent().wait(ANSWER));
+        }
         let piece = match &lent {
             Some((file, size)) => source.lent_piece(outboard, file, *size, wanted),
             None => one_piece(outboard, &mut source, wanted),

@@ -8,6 +8,7 @@ use perf::ends::{Plan, Verify};
 use perf::hogs::Hogs;
 use perf::runner::Common;
 use perf::site::{Between, Placement, Setup, Subject};
+use perf::steer::Steer;
 use perf::units;
 
 use super::output::Outputs;
@@ -48,10 +49,11 @@ pub(super) struct Shared {
     /// Processors for the peer's program
     #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
     peer_cpus: Option<Vec<usize>>,
-    /// Each host of the kernel's takes packets in on its own processors (receive packet steering), as with a network card of
-    /// its own, and not on those of the host that sends
-    #[arg(long)]
-    steer: bool,
+    /// Each host of the kernel's takes packets in on its own processors, as with a network card of its own, and not on those of
+    /// the host that sends: rps, by softirqs (receive packet steering); napi, the kernel subject by a thread that counts
+    /// as its own, for which its peer cuts what it sends [default: no; alone: rps]
+    #[arg(long, value_name = "rps|napi", num_args = 0..=1, default_value = "no", default_missing_value = "rps", hide_default_value = true)]
+    steer: Steer,
     /// Further arguments of `outboard up`, as one text
     #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true, default_value = "")]
     fep_arguments: String,

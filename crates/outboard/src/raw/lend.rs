@@ -1,17 +1,20 @@
 //! Lending files to the FEP, so that it reads what is to be sent.
 //!
 //! A file is lent over a socket to the FEP's clerk; until the clerk has taken it, and if it does not, its bytes are copied
-//! as ever. Nothing here waits, but for the first file of all: then the FEP is asked for the socket.
+//! as ever. Nothing here waits, but for the first file of all, when the FEP is asked for the socket, and who asks to wait
+//! ([`LentFile::wait`]).
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use channel::Command;
 use channel::control::sys::{Received, receive, send};
 use channel::control::{FileMessage, MAX_FILE_MESSAGE};
 use channel::layout::MAX_FILES;
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::Endpoint;
 use crate::endpoint::lock;
@@ -94,6 +97,24 @@ impl LentFile {
             self.look();
         }
         (self.answer.load(Ordering::Relaxed) == TAKEN).then_some(self.number)
+    }
+
+    /// Waits until the clerk has answered, but no longer than `patience`.
+    pub fn wait(&self, patience: Duration) {
+        self.look();
+        if self.answer.load(Ordering::Relaxed) != ASKED {
+            return;
+        }
+        // Without the lock: others may lend meanwhile, and hear the answer.
+        let socket = match &*lock(&self.endpoint.lender().0) {
+            Link::Open(open) => open.socket.try_clone(),
+            Link::NotAsked | Link::None => return,
+        };
+        let Ok(socket) = socket else { return };
+        let patience = Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
+        // Whatever comes of it: without an answer the file's bytes are copied.
+        let _ = rustix::event::poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&patience));
+        self.look();
     }
 
     /// Whether the FEP does not take it.

@@ -1,16 +1,16 @@
-//! The unmodified FTP server and client: pyftpdlib and curl.
+//! An unmodified FTP server on the subject, and curl as its client.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use lab::{Lab, Process, wait_for_port};
+use lab::{Lab, Process, cpu, wait_for_port};
 
+use super::server::{FtpServer, PORT};
 use super::{Direction, Load};
 use crate::content::{self, Hash};
 use crate::meter::{self, Reading};
@@ -21,9 +21,10 @@ use crate::site::Site;
 use crate::trace::Watch;
 use crate::units;
 
-const PORT: u16 = 2121;
 /// How long the server may take to answer.
 const START: Duration = Duration::from_secs(20);
+/// How long a session may take to end after its client has.
+const END: Duration = Duration::from_secs(20);
 /// How long one part of a trial may take before it counts as stuck: this, and as if bytes went at 10 MB/s.
 const PART: Duration = Duration::from_secs(60);
 const SLOWEST_BYTES_PER_SECOND: u64 = 10_000_000;
@@ -59,6 +60,7 @@ impl Originals {
 
 /// A running FTP server of one site, and what its client needs.
 pub(super) struct Ftp<'a> {
+    server: FtpServer,
     process: Process,
     originals: &'a Originals,
     is_warm: bool,
@@ -71,7 +73,7 @@ pub(super) struct Ftp<'a> {
 }
 
 impl<'a> Ftp<'a> {
-    pub(super) fn start(lab: &Lab, site: &Site, originals: &'a Originals) -> Result<Self> {
+    pub(super) fn start(lab: &Lab, site: &Site, server: FtpServer, originals: &'a Originals) -> Result<Self> {
         let root = site.directory().join("root");
         let (uploads, downloads) = (root.join("uploads"), site.directory().join("downloads"));
         std::fs::create_dir_all(&uploads)?;
@@ -80,19 +82,12 @@ impl<'a> Ftp<'a> {
             // Another name of the same file: its pages are in memory once.
             std::fs::hard_link(path, root.join(path.file_name().context("a file without a name")?))?;
         }
-        let mut spawn = site.application(&python_with_pyftpdlib()?)?;
-        spawn
-            .args(["-m", "pyftpdlib", "--write", "--interface"])
-            .arg(site.address().to_string())
-            .arg("--port")
-            .arg(PORT.to_string())
-            .arg("--directory")
-            .arg(&root);
-        let mut process = lab.start(&format!("pyftpdlib-{}", site.name()), spawn)?;
+        let spawn = server.spawn(site, &root, &uploads)?;
+        let mut process = lab.start(&format!("{}-{}", server.name(), site.name()), spawn)?;
         wait_for_port(site.peer(), SocketAddr::new(site.address(), PORT), &mut process, START)
             .with_context(|| format!("the FTP server on {}", site.subject().name()))?;
         let list = site.directory().join("curl");
-        Ok(Self { process, originals, is_warm: false, uploads, downloads, list })
+        Ok(Self { server, process, originals, is_warm: false, uploads, downloads, list })
     }
 
     /// Lets the client transfer a load, and compares what arrived.
@@ -137,6 +132,7 @@ impl<'a> Ftp<'a> {
     fn run_client(&self, site: &Site, load: Load, progress: &Progress) -> Result<Measure> {
         let bytes = load.size * load.count;
         let server = self.process.id();
+        self.wait_for_sessions()?;
         let mut spawn = site.peer_program("curl")?;
         spawn.args(["--silent", "--show-error", "--fail-early"]);
         // Active mode: the server connects for the data. In passive mode curl 7.88 forgets, of every few files one, to go on
@@ -148,6 +144,7 @@ impl<'a> Ftp<'a> {
         let mut watch = Watch::new(site);
         client.wait_for_success_while(patience(bytes), || progress.turn(site).and_then(|()| watch.turn()))?;
         let elapsed_seconds = began.elapsed().as_secs_f64();
+        self.wait_for_sessions()?;
         let after = Reading::take(site, &[server])?;
         let sleeps = meter::sleeps(server).saturating_sub(sleeps);
         let measure = Measure {
@@ -159,8 +156,29 @@ impl<'a> Ftp<'a> {
             ..Measure::default()
         };
         let mut measure = after.complete(&before, measure);
-        measure.counters.insert("application_sleeps".to_owned(), sleeps);
+        // How often a process has slept nobody knows any more once it has ended.
+        if !self.server.forks() {
+            measure.counters.insert("application_sleeps".to_owned(), sleeps);
+        }
         Ok(measure)
+    }
+
+    /// Waits until no session's process is left. It ends a moment after its client; what it has cost is known then, wherever it
+    /// is counted, and none of it falls into what is measured next.
+    fn wait_for_sessions(&self) -> Result<()> {
+        let began = Instant::now();
+        while self.server.forks() && !cpu::children(self.process.id()).is_empty() {
+            if began.elapsed() > END {
+                bail!(
+                    "a session of {} has not ended {} s after its client:\n{}",
+                    self.server.name(),
+                    END.as_secs(),
+                    self.process.text()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     fn instructions(&self, site: &Site, direction: Direction, load: Load, original: &Path) -> String {
@@ -187,15 +205,4 @@ impl<'a> Ftp<'a> {
 
 fn patience(bytes: u64) -> Duration {
     PART + Duration::from_secs(bytes / SLOWEST_BYTES_PER_SECOND)
-}
-
-/// An interpreter that has pyftpdlib: Debian's own, or another that is first in the path.
-fn python_with_pyftpdlib() -> Result<String> {
-    for python in ["/usr/bin/python3", "python3"] {
-        let found = Command::new(python).args(["-c", "import pyftpdlib"]).output();
-        if found.is_ok_and(|output| output.status.success()) {
-            return Ok(python.to_owned());
-        }
-    }
-    bail!("no Python with pyftpdlib: install the Debian package python3-pyftpdlib")
 }

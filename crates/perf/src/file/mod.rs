@@ -5,8 +5,9 @@
 //! program ([`ftp`]) or a native one that works in place ([`crate::native`]).
 
 mod ftp;
+mod server;
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use lab::Lab;
 use serde_json::{Map, Value, json};
 
@@ -15,8 +16,10 @@ use crate::native::Native;
 use crate::progress::Progress;
 use crate::results::{Document, Part, Trial};
 use crate::runner::{self, Common};
-use crate::site::Site;
+use crate::site::{Site, Subject};
 use crate::units;
+
+pub use server::FtpServer;
 
 /// Which way files go, as the user of a client says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +43,8 @@ impl Direction {
 /// Which server runs on the subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
-    /// pyftpdlib, as Debian has it, with curl as its client.
-    Pyftpdlib,
+    /// An unmodified FTP server, with curl as its client.
+    Ftp(FtpServer),
     /// A small server on the library's calls in place; on the kernel, on `std::net`.
     Native,
 }
@@ -49,8 +52,16 @@ pub enum Program {
 impl Program {
     fn name(self) -> &'static str {
         match self {
-            Self::Pyftpdlib => "pyftpdlib",
+            Self::Ftp(server) => server.name(),
             Self::Native => "native",
+        }
+    }
+
+    /// Whether it can run on a subject; an error says why not, and what to do instead.
+    pub fn check(self, subject: Subject) -> Result<(), String> {
+        match self {
+            Self::Ftp(server) => server.check(subject),
+            Self::Native => Ok(()),
         }
     }
 }
@@ -59,11 +70,9 @@ impl std::str::FromStr for Program {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "pyftpdlib" => Ok(Self::Pyftpdlib),
-            "native" => Ok(Self::Native),
-            other => Err(format!("`{other}` is none of pyftpdlib, native")),
-        }
+        let all = [Self::Ftp(FtpServer::Pyftpdlib), Self::Ftp(FtpServer::Vsftpd), Self::Native];
+        let found = all.into_iter().find(|program| program.name() == text);
+        found.ok_or_else(|| format!("`{text}` is none of pyftpdlib, vsftpd, native"))
     }
 }
 
@@ -108,8 +117,11 @@ pub fn run(lab: &Lab, config: &Config) -> Result<Document> {
     if config.loads.is_empty() || config.directions.is_empty() {
         bail!("there is nothing to transfer");
     }
-    let originals = match config.program {
-        Program::Pyftpdlib => Some(ftp::Originals::create(lab, &config.loads)?),
+    for subject in &config.common.subjects {
+        config.program.check(*subject).map_err(Error::msg)?;
+    }
+    let ftp = match config.program {
+        Program::Ftp(server) => Some((server, ftp::Originals::create(lab, &config.loads)?)),
         Program::Native => None,
     };
     runner::run(
@@ -117,8 +129,8 @@ pub fn run(lab: &Lab, config: &Config) -> Result<Document> {
         &config.common,
         runner::Description { name: "file", options: options(config) },
         |site| {
-            Ok(match &originals {
-                Some(originals) => Server::Ftp(ftp::Ftp::start(lab, site, originals)?),
+            Ok(match &ftp {
+                Some((server, originals)) => Server::Ftp(ftp::Ftp::start(lab, site, *server, originals)?),
                 None => Server::Native(Native::start(lab, site)?),
             })
         },
@@ -132,10 +144,14 @@ fn options(config: &Config) -> Map<String, Value> {
     let directions: Vec<_> = config.directions.iter().map(|direction| direction.name()).collect();
     let mut options = Map::new();
     options.insert("program".to_owned(), config.program.name().into());
+    if let Program::Ftp(server) = config.program {
+        options.insert("server".to_owned(), server.name().into());
+        options.insert("server_version".to_owned(), server.version().into());
+    }
     options.insert("files".to_owned(), loads.into());
     options.insert("directions".to_owned(), directions.into());
     let checked = match config.program {
-        Program::Pyftpdlib => "sha256 of every file, after its trial",
+        Program::Ftp(_) => "sha256 of every file, after its trial",
         Program::Native if config.check => "pattern, every byte, while timed",
         Program::Native => "no",
     };

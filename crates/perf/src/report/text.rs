@@ -11,6 +11,9 @@ pub fn text(document: &Document) -> String {
     let mut line = |content: &str| writeln!(text, "{content}").expect("writing to a string does not fail");
     line(&format!("machine:  {}", view::machine(document)));
     line(&format!("workload: {}", view::workload(document)));
+    if let Some(server) = view::server(document) {
+        line(&format!("server:   {server}"));
+    }
     let mut tables = vec![view::summary(document)];
     tables.extend(claim::table(document));
     tables.extend(tandem::table(document));

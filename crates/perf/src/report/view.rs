@@ -65,9 +65,10 @@ pub(super) fn processors(document: &Document) -> Table {
     };
     let mut head = vec![String::new()];
     head.extend(document.subjects.iter().map(|subject| subject.name.clone()));
-    let fields: [(&str, Field); 10] = [
+    let fields: [(&str, Field); 11] = [
         ("application, its own code", |cpu| cpu.application_user),
         ("application, kernel", |cpu| cpu.application_system),
+        ("of it, the thread that takes packets in", |cpu| cpu.application_receive_thread),
         ("FEP, work", |cpu| cpu.fep_work),
         ("FEP, kernel", |cpu| cpu.fep_system),
         ("FEP, polling", |cpu| cpu.fep_polling),
@@ -255,6 +256,12 @@ pub(super) fn method(document: &Document) -> Vec<String> {
     for subject in &document.subjects {
         lines.push(format!("{}: {}. {}", subject.name, describe(&subject.name), options(subject)));
     }
+    if let Some(server) = server(document) {
+        lines.push(format!(
+            "The server is {server}; the client is curl, one session for all files of a part. The application's processor \
+             time is that of all the server's processes, of those that have ended too."
+        ));
+    }
     if document.workload.options.get("between").and_then(Value::as_str) == Some("loopback") {
         lines.push(
             "Client and server are on one stack, and both count as the application. A kernel's, and a stack in the process, \
@@ -308,7 +315,7 @@ pub(super) fn workload(document: &Document) -> String {
     let is_stream = options.get("work").and_then(Value::as_str) == Some("stream");
     for (name, value) in options {
         let says = match name.as_str() {
-            "work" | "parts" | "chunk_bytes" => false,
+            "work" | "parts" | "chunk_bytes" | "server" | "server_version" => false,
             "request_bytes" | "answer_bytes" | "flow" => !is_stream && value != "download",
             "depth" => value != 1,
             _ => !value.is_null() && *value != Value::Bool(false) && value.as_f64() != Some(0.0),
@@ -319,6 +326,19 @@ pub(super) fn workload(document: &Document) -> String {
         }
     }
     text
+}
+
+/// The unmodified server of the workload in a line, if it has one.
+pub(super) fn server(document: &Document) -> Option<String> {
+    let option = |name: &str| document.workload.options.get(name).and_then(Value::as_str);
+    let name = option("server")?;
+    let manner = match name {
+        "pyftpdlib" => ", one process, in Python",
+        "vsftpd" => ", a process for each session, in C",
+        _ => "",
+    };
+    let version = option("server_version").map(|version| format!(" {version}")).unwrap_or_default();
+    Some(format!("{name}{version}{manner}"))
 }
 
 /// The last subject, against each before it.

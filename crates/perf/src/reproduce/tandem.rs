@@ -6,7 +6,7 @@ use lab::Lab;
 
 use super::costs::Costs;
 use super::{Reproduction, mean};
-use crate::file::{self, Direction, Load, Program};
+use crate::file::{self, Direction, FtpServer, Load, Program};
 use crate::report::plot::{Course, Plot};
 use crate::report::{Table, figure};
 use crate::results::{Document, Measure, SubjectResult};
@@ -85,7 +85,7 @@ pub fn run(common: &Common, count: u64, costs: &Costs) -> Result<Reproduction> {
         common: common.clone(),
         loads: vec![Load { size: FILE_BYTES, count }],
         directions: vec![Direction::Download, Direction::Upload],
-        program: Program::Pyftpdlib,
+        program: Program::Ftp(FtpServer::Pyftpdlib),
         check: true,
     };
     let document = measure(&config)?;

@@ -23,6 +23,7 @@ use crate::report::Table;
 use crate::results::{Document, Measure, Part, SubjectResult, Trial};
 use crate::runner::{self, Common};
 use crate::site::{DEVICE, Setup, Site};
+use crate::steer::Steer;
 use crate::storm::Storm;
 use crate::{stats, units};
 
@@ -84,7 +85,7 @@ impl Condition {
 pub fn run(lab: &Lab, common: &Common, duration: Duration) -> Result<Reproduction> {
     let placement = common.setup.placement.with_peer_apart();
     let sender = placement.peer_or_fep().to_vec();
-    let setup = Setup { steer: true, placement, ..common.setup.clone() };
+    let setup = Setup { steer: Steer::Rps, placement, ..common.setup.clone() };
     let mut options = Map::new();
     options.insert("duration_seconds".to_owned(), duration.as_secs_f64().into());
     options.insert("storm_processors".to_owned(), json!(sender));
