@@ -48,11 +48,14 @@ impl<B: BufferFamily> Batch<'_, B> {
             }
             self.tell();
         }
-        if self.stack.take_frame(self.now, arrival, interface, frame)
+        if self.stack.run.is_some()
             && let Some(link_len) = self.stack.link_header_len(interface)
             && let Some(split) = Split::of(frame, link_len)
         {
             self.gathered = self.stack.begin_gathering(arrival, interface, &split);
+        }
+        if self.gathered.is_none() {
+            self.stack.handle_frame_at(self.now, arrival, interface, frame);
         }
     }
 
@@ -100,12 +103,12 @@ impl<B: BufferFamily> Batch<'_, B> {
             }
             self.tell();
         }
-        let Some(split) = Split::apart(headers, payload, 0) else { return false };
-        let taken = self.stack.take_apart(self.now, arrival, interface, split);
-        if taken {
-            self.gathered = self.stack.begin_gathering(arrival, interface, &split);
+        if self.stack.link_header_len(interface) != Some(0) {
+            return false;
         }
-        taken
+        let Some(split) = Split::apart(headers, payload, 0) else { return false };
+        self.gathered = self.stack.begin_gathering(arrival, interface, &split);
+        self.gathered.is_some() || self.stack.take_apart(self.now, arrival, interface, split)
     }
 
     fn tell(&mut self) {

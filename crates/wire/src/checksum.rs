@@ -87,6 +87,13 @@ impl Sum {
         self.append(words.to_be() as u64, 4)
     }
 
+    /// Adds four 16-bit words.
+    #[must_use]
+    #[inline]
+    pub const fn add_u64(self, words: u64) -> Self {
+        self.append(words.to_be(), 8)
+    }
+
     /// Copies `source` to the start of `destination` and adds it, in one pass over memory.
     ///
     /// # Panics
