@@ -293,11 +293,22 @@ fn long_copy(destination: &mut [u8], source: &[u8]) -> u64 {
             add_lanes(vector, &mut whole, &mut upper);
         }
     }
+    // No loop, of whose copies the compiler would make a call of `memcpy`.
+    let (pairs, from) = from.as_chunks::<{ 2 * VECTOR }>();
+    let (to_pairs, to) = to.as_chunks_mut::<{ 2 * VECTOR }>();
+    if let ([pair, ..], [to, ..]) = (pairs, to_pairs) {
+        let pair = *pair;
+        *to = pair;
+        let (vectors, _) = pair.as_chunks::<VECTOR>();
+        add_lanes(&vectors[0], &mut whole, &mut upper);
+        add_lanes(&vectors[1], &mut whole, &mut upper);
+    }
     let (vectors, from) = from.as_chunks::<VECTOR>();
     let (to_vectors, to) = to.as_chunks_mut::<VECTOR>();
-    for (to, vector) in to_vectors.iter_mut().zip(vectors) {
-        *to = *vector;
-        add_lanes(vector, &mut whole, &mut upper);
+    if let ([vector, ..], [to, ..]) = (vectors, to_vectors) {
+        let vector = *vector;
+        *to = vector;
+        add_lanes(&vector, &mut whole, &mut upper);
     }
     // The compiler is not to see what becomes of the lanes: it would permute every vector of the loop into the order in which they
     // are added up here.

@@ -98,18 +98,17 @@ fn pieces(
     }
 }
 
-/// The bytes `[at, at + length)` of a payload in two slices; fewer where the payload ends before.
+/// The bytes `[at, at + length)` of a payload in two slices, the second empty where one suffices; fewer bytes where the payload
+/// ends before.
 pub fn slice(payload: [&[u8]; 2], at: usize, length: usize) -> [&[u8]; 2] {
     let [first, second] = payload;
     if let Some(inside) = at.checked_add(length).and_then(|end| first.get(at..end)) {
         return [inside, &[]];
     }
-    let part = |bytes: &'_ [u8], from: usize, to: usize| -> core::ops::Range<usize> {
-        from.min(bytes.len())..to.min(bytes.len())
-    };
-    let end = at.saturating_add(length);
-    let in_second = part(second, at.saturating_sub(first.len()), end.saturating_sub(first.len()));
-    [&first[part(first, at, end)], &second[in_second]]
+    let (_, in_first) = first.split_at(at.min(first.len()));
+    let from = at.saturating_sub(first.len()).min(second.len());
+    let (in_second, _) = second[from..].split_at((length - in_first.len()).min(second.len() - from));
+    if in_first.is_empty() { [in_second, &[]] } else { [in_first, in_second] }
 }
 
 /// Gives out a frame that is not to be cut, with its checksum completed.

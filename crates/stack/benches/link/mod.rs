@@ -91,21 +91,18 @@ impl Link {
 
 /// The frame goes on the link; its checksum is summed while it is copied.
 fn copy(frame: &TxFrame<'_>, to: &mut [u8]) {
-    let headers = frame.headers.len();
-    let (first, second) = (frame.payload[0].len(), frame.payload[1].len());
-    to[..headers].copy_from_slice(frame.headers);
-    let payload = &mut to[headers..];
+    let (headers, payload) = to.split_at_mut(frame.headers.len());
+    headers.copy_from_slice(frame.headers);
     match frame.checksum {
         ChecksumOut::Complete => {
-            payload[..first].copy_from_slice(frame.payload[0]);
-            payload[first..first + second].copy_from_slice(frame.payload[1]);
+            let (first, second) = payload.split_at_mut(frame.payload[0].len());
+            first.copy_from_slice(frame.payload[0]);
+            second.copy_from_slice(frame.payload[1]);
         }
         ChecksumOut::Partial { start, offset } => {
-            let sum = Sum::of(&frame.headers[usize::from(start)..])
-                .copy_and_add(&mut payload[..first], frame.payload[0])
-                .copy_and_add(&mut payload[first..], frame.payload[1]);
-            let field = usize::from(start + offset);
-            to[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
+            let covered = &mut headers[usize::from(start)..];
+            let sum = Sum::of(covered).copy_across([payload, &mut []], frame.payload);
+            covered[usize::from(offset)..][..2].copy_from_slice(&sum.finish().to_be_bytes());
         }
     }
 }
