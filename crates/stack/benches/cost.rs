@@ -197,6 +197,10 @@ impl Crowd {
     fn queue(&mut self, used: Range<usize>, queued: u64) {
         self.pair.now += Duration::from_millis(1);
         for (from, _) in &self.ends[used] {
+            if let Some((connection, stream)) = self.pair.client.tcp_and_stream(*from) {
+                stream.release(connection.acked_to());
+                stream.queue(MESSAGE as usize);
+            }
             link::client_queued(&mut self.pair.client, *from, queued);
         }
     }
@@ -209,6 +213,9 @@ impl Crowd {
         });
         link::server_changes(&mut pair.server);
         for (_, to) in &ends[used.clone()] {
+            if let Some((_, stream)) = pair.server.tcp_and_stream(*to) {
+                stream.consume(sent);
+            }
             link::server_consumed(pair.now, &mut pair.server, *to, sent);
         }
         pair.now += Duration::from_millis(50);

@@ -40,19 +40,27 @@ impl<B: BufferFamily> Batch<'_, B> {
 
     /// Takes a frame in that the device received at `arrival`; see [`Stack::handle_frame_at`].
     pub fn handle_frame_at(&mut self, arrival: Instant, interface: InterfaceId, frame: &RxFrame<'_>) {
-        if let Some(gathered) = &mut self.gathered {
-            if let Some(split) = Split::of(frame, gathered.link_len)
-                && self.stack.gather(gathered, arrival, interface, &split)
-            {
-                return;
-            }
-            self.tell();
+        if let Some(gathered) = &mut self.gathered
+            && let Some(split) = Split::of(frame, gathered.link_len)
+            && self.stack.gather(gathered, arrival, interface, &split)
+        {
+            return;
         }
-        if self.stack.take_frame(self.now, arrival, interface, frame)
+        self.handle_another(arrival, interface, frame);
+    }
+
+    /// Takes a frame in that is not to be gathered with those before it.
+    #[inline(never)]
+    fn handle_another(&mut self, arrival: Instant, interface: InterfaceId, frame: &RxFrame<'_>) {
+        self.tell();
+        if self.stack.run.is_some()
             && let Some(link_len) = self.stack.link_header_len(interface)
             && let Some(split) = Split::of(frame, link_len)
         {
             self.gathered = self.stack.begin_gathering(arrival, interface, &split);
+        }
+        if self.gathered.is_none() {
+            self.stack.handle_frame_at(self.now, arrival, interface, frame);
         }
     }
 
@@ -71,41 +79,40 @@ impl<B: BufferFamily> Batch<'_, B> {
         headers: &[u8],
         payload: [&[u8]; 2],
     ) {
-        if self.continue_with_parts(arrival, interface, headers, payload) {
+        if let Some(gathered) = &mut self.gathered
+            && let Some(split) = Split::apart(headers, payload, gathered.link_len)
+            && self.stack.gather(gathered, arrival, interface, &split)
+        {
             return;
+        }
+        self.handle_other_parts(arrival, interface, headers, payload);
+    }
+
+    /// The same of one that is not to be gathered with those before it.
+    #[inline(never)]
+    fn handle_other_parts(
+        &mut self,
+        arrival: Instant,
+        interface: InterfaceId,
+        headers: &[u8],
+        payload: [&[u8]; 2],
+    ) {
+        self.tell();
+        if self.stack.link_header_len(interface) == Some(0)
+            && let Some(split) = Split::apart(headers, payload, 0)
+        {
+            self.gathered = self.stack.begin_gathering(arrival, interface, &split);
+            if self.gathered.is_some() || self.stack.take_apart(self.now, arrival, interface, split) {
+                return;
+            }
         }
         let mut whole = core::mem::take(&mut self.stack.put_together);
         whole.clear();
         for part in [headers, payload[0], payload[1]] {
             whole.extend_from_slice(part);
         }
-        self.handle_frame_at(arrival, interface, &RxFrame::plain(&whole));
+        self.stack.handle_frame_at(self.now, arrival, interface, &RxFrame::plain(&whole));
         self.stack.put_together = whole;
-    }
-
-    /// Takes a frame in parts in, if it continues a run.
-    #[inline]
-    fn continue_with_parts(
-        &mut self,
-        arrival: Instant,
-        interface: InterfaceId,
-        headers: &[u8],
-        payload: [&[u8]; 2],
-    ) -> bool {
-        if let Some(gathered) = &mut self.gathered {
-            if let Some(split) = Split::apart(headers, payload, gathered.link_len)
-                && self.stack.gather(gathered, arrival, interface, &split)
-            {
-                return true;
-            }
-            self.tell();
-        }
-        let Some(split) = Split::apart(headers, payload, 0) else { return false };
-        let taken = self.stack.take_apart(self.now, arrival, interface, split);
-        if taken {
-            self.gathered = self.stack.begin_gathering(arrival, interface, &split);
-        }
-        taken
     }
 
     fn tell(&mut self) {

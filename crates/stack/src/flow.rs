@@ -111,7 +111,7 @@ impl FlowTable {
     }
 
     /// So many packets went to what was found before without being looked up, which counts as asking.
-    pub(crate) fn count_known(&mut self, packets: u16) {
+    pub(crate) fn count_known(&mut self, packets: u32) {
         self.lookups += u64::from(packets);
         self.comparisons += u64::from(packets);
     }

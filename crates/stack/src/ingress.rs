@@ -78,46 +78,34 @@ impl<B: BufferFamily> Stack<B> {
         interface: InterfaceId,
         frame: &RxFrame<'_>,
     ) {
-        self.take_frame(now, arrival, interface, frame);
-    }
-
-    /// The same; returns whether it continued the run in progress.
-    pub(crate) fn take_frame(
-        &mut self,
-        now: Instant,
-        arrival: Instant,
-        interface: InterfaceId,
-        frame: &RxFrame<'_>,
-    ) -> bool {
         self.stats.frames_in += 1;
         self.stats.bytes_in += frame.bytes.len() as u64;
         let Some(link) =
             self.interfaces.get(interface.index()).filter(|_| interface != InterfaceId::LOOPBACK)
         else {
             self.stats.drop_no_interface += 1;
-            return false;
+            return;
         };
         if link.capabilities.medium == Medium::Ip {
-            if self.continue_run(now, arrival, interface, Split::of(frame, 0)) {
-                return true;
+            if !self.continue_run(now, arrival, interface, Split::of(frame, 0)) {
+                self.handle_ip(now, arrival, interface, frame, false);
             }
-            self.handle_ip(now, arrival, interface, frame, false);
-            return false;
+            return;
         }
         let Ok((header, payload)) = ethernet::Header::parse(frame.bytes) else {
             self.stats.drop_ethernet_short += 1;
-            return false;
+            return;
         };
         let to_group = !header.destination.is_unicast();
         if !to_group && header.destination != link.capabilities.hardware_address {
             self.stats.drop_other_host += 1;
-            return false;
+            return;
         }
         match header.ethertype {
             EtherType::IPV4 | EtherType::IPV6 => {
                 let packet = RxFrame { bytes: payload, ..*frame };
                 if !to_group && self.continue_run(now, arrival, interface, Split::of(&packet, 0)) {
-                    return true;
+                    return;
                 }
                 self.handle_ip(now, arrival, interface, &packet, to_group);
             }
@@ -125,7 +113,6 @@ impl<B: BufferFamily> Stack<B> {
             // A filter of `device::tap` drops what has no arm here before it is read.
             _ => self.stats.drop_ether_type += 1,
         }
-        false
     }
 
     /// Takes a frame of a link without link headers in if it continues the run in progress; else `false`, and nothing has changed
@@ -144,6 +131,19 @@ impl<B: BufferFamily> Stack<B> {
             self.stats.bytes_in += frame.frame_len() as u64;
         }
         taken
+    }
+
+    /// Whether this link header, as long as those of the interface, brings an IPv4 packet to this host alone.
+    pub(crate) fn link_header_fits(&self, interface: InterfaceId, link: &[u8]) -> bool {
+        let Some(capabilities) = self.interfaces.get(interface.index()).map(|link| &link.capabilities) else {
+            return false;
+        };
+        capabilities.medium == Medium::Ip
+            || ethernet::Header::parse(link).is_ok_and(|(header, _)| {
+                header.destination.is_unicast()
+                    && header.destination == capabilities.hardware_address
+                    && header.ethertype == EtherType::IPV4
+            })
     }
 
     /// The length of the headers in front of an IP packet that comes in there.

@@ -68,6 +68,7 @@ mod buffers;
 mod config;
 mod egress;
 mod error;
+mod fixed;
 mod flow;
 mod hash;
 mod heap;
@@ -102,6 +103,7 @@ pub use config::{
     StackConfig, SynCookieMode,
 };
 pub use error::SocketError;
+pub use fixed::{FixedBuffers, FixedStream};
 pub use flow::FourTuple;
 pub use heap::{HeapBuffers, HeapDatagrams, HeapStream};
 pub use interface::{AddressState, FrameSink, InterfaceId, MAX_CONTROL_BYTES, MAX_CONTROL_FRAMES, SinkFull};

@@ -19,12 +19,10 @@ use crate::stack::Stack;
 pub const TRANSMIT_BATCH: usize = 256;
 /// Of them, frames that the stack made itself, before sockets have their turn: answering a flood holds nobody up.
 const CONTROL_BATCH: usize = 64;
-/// A socket's turn ends when it has sent this many bytes,
+/// A socket's turn ends, if others wait, when it has sent this many bytes,
 pub const TURN_BYTES: usize = 64 << 10;
 /// or this many frames.
 pub const TURN_FRAMES: usize = 16;
-/// For whom nobody else waits: as many of the usual size as those bytes are.
-const LONE_TURN_FRAMES: usize = 4 * TURN_FRAMES;
 /// Bytes that one call carries between own sockets without packets. Few: both ends go on when they hear of it, which is
 /// after the call.
 const LOCAL_BATCH_BYTES: usize = 128 << 10;
@@ -81,6 +79,12 @@ impl FrameSink for LoopbackSink<'_> {
 }
 
 impl Budget {
+    /// A turn's; `alone`: nobody else waits, and only the call is bounded.
+    const fn new(frames: usize, alone: bool) -> Self {
+        let (turn_frames, turn_bytes) = if alone { (frames, usize::MAX) } else { (TURN_FRAMES, TURN_BYTES) };
+        Self { frames, turn_frames, turn_bytes }
+    }
+
     pub(crate) const fn turn_is_over(&self) -> bool {
         self.frames == 0 || self.turn_frames == 0 || self.turn_bytes == 0
     }
@@ -241,8 +245,7 @@ impl<B: BufferFamily> Stack<B> {
             socket.place = OutputPlace::Nowhere;
             self.sockets_polled += 1;
             let alone = self.interfaces[interface.index()].ready.is_empty();
-            let turn_frames = if alone { LONE_TURN_FRAMES } else { TURN_FRAMES };
-            let mut budget = Budget { frames, turn_frames, turn_bytes: TURN_BYTES };
+            let mut budget = Budget::new(frames, alone);
             let turn = match socket.kind {
                 Kind::Tcp(_) => self.turn_of_tcp(now, index, interface, sink, &mut budget),
                 Kind::Udp(_) => self.transmit_udp(now, index, interface, sink, &mut budget),

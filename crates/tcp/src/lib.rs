@@ -62,7 +62,7 @@ pub use limited::{Limit, LimitedBy};
 pub use path_memory::PathMemory;
 pub use path_mtu::TooBigVerdict;
 pub use recovery::Phase;
-pub use segment::{Ecn, NoMemory, OutputLimit, ReceiveBuffer, SegmentIn, SegmentOut, SendBuffer};
+pub use segment::{Ecn, Gathered, NoMemory, OutputLimit, ReceiveBuffer, SegmentIn, SegmentOut, SendBuffer};
 pub use snapshot::{RestoreError, Snapshot};
 pub use state::State;
 pub use stats::Stats;

@@ -26,12 +26,17 @@ impl Connection {
         self.paced_until > now
     }
 
+    /// Whether output is paced: not where a whole window is within the credit, on a short path, unless the congestion control
+    /// models the path.
+    #[inline]
+    pub fn is_paced(&self) -> bool {
+        self.congestion.pacing_rate().is_some() || (self.settings.pacing && self.rtt.srtt > CREDIT)
+    }
+
     /// `len` bytes went out: the next ones go when these have had their share of the round trip.
     #[inline]
     pub(crate) fn note_paced(&mut self, now: Instant, len: u32) {
-        // On a path this short a whole window is within the credit.
-        let modelled = self.congestion.pacing_rate().is_some();
-        if !modelled && (!self.settings.pacing || self.rtt.srtt <= CREDIT) {
+        if !self.is_paced() {
             return;
         }
         let share = self.pacing_interval(len);

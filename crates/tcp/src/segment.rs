@@ -106,6 +106,29 @@ pub trait ReceiveBuffer {
     }
 }
 
+/// Segments that came one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gathered {
+    /// How many there are of one size, at least one,
+    pub count: u16,
+    /// which is this.
+    pub size: u16,
+    /// The size of one more behind them that is smaller; 0: there is none.
+    pub tail: u16,
+}
+
+impl Gathered {
+    /// How many they are.
+    pub const fn segments(&self) -> u32 {
+        self.count as u32 + (self.tail > 0) as u32
+    }
+
+    /// The bytes that they carry.
+    pub const fn bytes(&self) -> u64 {
+        self.count as u64 * self.size as u64 + self.tail as u64
+    }
+}
+
 /// A receive buffer had no memory for the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;

@@ -116,7 +116,7 @@ impl VerdictCounters {
     }
 
     /// Counts so many segments.
-    pub fn add_many(&mut self, verdict: Verdict, count: u16) {
+    pub fn add_many(&mut self, verdict: Verdict, count: u32) {
         self.0[verdict as usize] += u64::from(count);
     }
 

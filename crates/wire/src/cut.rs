@@ -98,18 +98,17 @@ fn pieces(
     }
 }
 
-/// The bytes `[at, at + length)` of a payload in two slices; fewer where the payload ends before.
+/// The bytes `[at, at + length)` of a payload in two slices, the second empty where one suffices; fewer bytes where the payload
+/// ends before.
 pub fn slice(payload: [&[u8]; 2], at: usize, length: usize) -> [&[u8]; 2] {
     let [first, second] = payload;
     if let Some(inside) = at.checked_add(length).and_then(|end| first.get(at..end)) {
         return [inside, &[]];
     }
-    let part = |bytes: &'_ [u8], from: usize, to: usize| -> core::ops::Range<usize> {
-        from.min(bytes.len())..to.min(bytes.len())
-    };
-    let end = at.saturating_add(length);
-    let in_second = part(second, at.saturating_sub(first.len()), end.saturating_sub(first.len()));
-    [&first[part(first, at, end)], &second[in_second]]
+    let (_, in_first) = first.split_at(at.min(first.len()));
+    let from = at.saturating_sub(first.len()).min(second.len());
+    let (in_second, _) = second[from..].split_at((length - in_first.len()).min(second.len() - from));
+    if in_first.is_empty() { [in_second, &[]] } else { [in_first, in_second] }
 }
 
 /// Gives out a frame that is not to be cut, with its checksum completed.
@@ -160,8 +159,10 @@ struct Writer {
     /// The first piece's sequence number and flags.
     seq: u32,
     flags: u8,
-    /// The sum of a TCP header without sequence number, flags with their neighbour, and checksum.
+    /// The sum of a TCP header without sequence number, flags with their neighbour, and checksum,
     tcp_sum: Sum,
+    /// and the same with the pseudo-header of the latest piece.
+    sized_tcp_sum: Sum,
     /// The sum of the pseudo-header without the length.
     ends: Sum,
     /// The same with the length of the latest piece, the transport header included.
@@ -218,24 +219,28 @@ impl<'a> Template<'a> {
             }
             tcp_sum = Sum::of(&same).add(options);
         }
-        let (pseudo_header, sized_ip_sum) = (Sum::ZERO, Sum::ZERO);
-        Writer { ident, ip_sum, sized_ip_sum, seq, flags, tcp_sum, ends, pseudo_header, transport_len: None }
+        let (pseudo_header, sized_ip_sum, sized_tcp_sum) = (Sum::ZERO, Sum::ZERO, Sum::ZERO);
+        Writer {
+            ident,
+            ip_sum,
+            sized_ip_sum,
+            seq,
+            flags,
+            tcp_sum,
+            sized_tcp_sum,
+            ends,
+            pseudo_header,
+            transport_len: None,
+        }
     }
 
     /// Writes the headers of one piece over those of the one before.
-    #[inline]
+    #[inline(always)]
     fn write(&self, headers: &mut [u8], writer: &mut Writer, piece: &Piece<'_>, summed: bool) {
         let payload_len = piece.payload[0].len() + piece.payload[1].len();
         let transport_len = headers.len() - self.transport + payload_len;
         if writer.transport_len != Some(transport_len) {
-            // The first piece, and the last.
-            writer.transport_len = Some(transport_len);
-            writer.pseudo_header = writer.ends.add_u32(transport_len as u32);
-            let total_len = self.transport - self.ip + transport_len;
-            writer.sized_ip_sum = writer.ip_sum.add_u16(total_len as u16);
-            self.write_lengths(headers, transport_len);
-            let field = self.transport + self.checksum_offset();
-            headers[field..field + 2].copy_from_slice(&writer.pseudo_header.fold().to_be_bytes());
+            self.write_sizes(headers, writer, transport_len);
         }
         if self.is_v4
             && let Some(ip) = headers[self.ip..].first_chunk_mut::<{ ipv4::HEADER_LEN }>()
@@ -246,11 +251,28 @@ impl<'a> Template<'a> {
         if self.is_tcp
             && let Some(tcp) = transport.first_chunk_mut::<{ tcp::HEADER_LEN }>()
         {
-            write_tcp(tcp, writer, piece);
+            let own = write_tcp(tcp, writer, piece);
+            if summed {
+                let sum = writer.sized_tcp_sum.add_u64(own).add(piece.payload[0]).add(piece.payload[1]);
+                tcp[tcp::CHECKSUM_OFFSET..tcp::CHECKSUM_OFFSET + 2]
+                    .copy_from_slice(&sum.finish().to_be_bytes());
+            }
+        } else if summed {
+            write_udp_checksum(transport, writer, piece.payload);
         }
-        if summed {
-            self.write_checksum(transport, writer, piece.payload);
-        }
+    }
+
+    /// Writes what follows from the length of a piece and its transport header: the first one's, and the last one's.
+    #[inline(never)]
+    fn write_sizes(&self, headers: &mut [u8], writer: &mut Writer, transport_len: usize) {
+        writer.transport_len = Some(transport_len);
+        writer.pseudo_header = writer.ends.add_u32(transport_len as u32);
+        writer.sized_tcp_sum = writer.pseudo_header.join(writer.tcp_sum);
+        let total_len = self.transport - self.ip + transport_len;
+        writer.sized_ip_sum = writer.ip_sum.add_u16(total_len as u16);
+        self.write_lengths(headers, transport_len);
+        let field = self.transport + self.checksum_offset();
+        headers[field..field + 2].copy_from_slice(&writer.pseudo_header.fold().to_be_bytes());
     }
 
     const fn checksum_offset(&self) -> usize {
@@ -275,25 +297,14 @@ impl<'a> Template<'a> {
                 .copy_from_slice(&(transport_len as u16).to_be_bytes());
         }
     }
+}
 
-    /// The checksum over headers and payload.
-    fn write_checksum(&self, transport: &mut [u8], writer: &Writer, payload: [&[u8]; 2]) {
-        let offset = self.checksum_offset();
-        let headers = if self.is_tcp
-            && let Some(tcp) = transport.first_chunk::<{ tcp::HEADER_LEN }>()
-        {
-            let [seq, flags] = [SEQ, tcp::FLAGS_OFFSET - 1]
-                .map(|at| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]));
-            // Of the second, the window is among what is the same.
-            writer.pseudo_header.join(writer.tcp_sum).add_u32(seq).add_u16((flags >> 16) as u16)
-        } else {
-            transport[offset..offset + 2].copy_from_slice(&[0, 0]);
-            writer.pseudo_header.add(transport)
-        };
-        let sum = headers.add(payload[0]).add(payload[1]);
-        let checksum = if self.is_tcp { sum.finish() } else { udp::transmitted(sum.finish()) };
-        transport[offset..offset + 2].copy_from_slice(&checksum.to_be_bytes());
-    }
+/// The checksum of a datagram over header and payload.
+fn write_udp_checksum(transport: &mut [u8], writer: &Writer, payload: [&[u8]; 2]) {
+    let field = udp::CHECKSUM_OFFSET..udp::CHECKSUM_OFFSET + 2;
+    transport[field.clone()].copy_from_slice(&[0, 0]);
+    let sum = writer.pseudo_header.add(transport).add(payload[0]).add(payload[1]);
+    transport[field].copy_from_slice(&udp::transmitted(sum.finish()).to_be_bytes());
 }
 
 /// The identification, which counts the pieces, and the checksum.
@@ -306,9 +317,9 @@ fn write_ipv4(ip: &mut [u8; ipv4::HEADER_LEN], writer: &Writer, index: usize) {
 }
 
 /// The sequence number and the flags of one piece: FIN and PSH belong to the last one, CWR to the first (RFC 3168
-/// §6.1.2).
+/// §6.1.2). Returns both as words, the flags with their neighbour, for the checksum.
 #[inline]
-fn write_tcp(tcp: &mut [u8; tcp::HEADER_LEN], writer: &Writer, piece: &Piece<'_>) {
+fn write_tcp(tcp: &mut [u8; tcp::HEADER_LEN], writer: &Writer, piece: &Piece<'_>) -> u64 {
     let seq = writer.seq.wrapping_add(piece.at as u32);
     tcp[SEQ..SEQ + 4].copy_from_slice(&seq.to_be_bytes());
     let mut not_here = Flags::empty();
@@ -318,5 +329,7 @@ fn write_tcp(tcp: &mut [u8; tcp::HEADER_LEN], writer: &Writer, piece: &Piece<'_>
     if piece.index > 0 {
         not_here |= Flags::CWR;
     }
-    tcp[tcp::FLAGS_OFFSET] = writer.flags & !(not_here.bits() as u8);
+    let flags = writer.flags & !(not_here.bits() as u8);
+    tcp[tcp::FLAGS_OFFSET] = flags;
+    u64::from(seq) << 32 | u64::from(u16::from_be_bytes([tcp[tcp::FLAGS_OFFSET - 1], flags]))
 }

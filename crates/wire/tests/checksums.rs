@@ -54,11 +54,12 @@ proptest! {
     }
 
     #[test]
-    fn copying_sums(before in vec(any::<u8>(), 0..3), bytes in vec(any::<u8>(), 0..10_000), spare in 0usize..5) {
-        let mut copy = vec![0; bytes.len() + spare];
-        let sum = Sum::of(&before).copy_and_add(&mut copy, &bytes);
-        prop_assert_eq!(&copy[..bytes.len()], &bytes[..]);
-        prop_assert!(copy[bytes.len()..].iter().all(|&byte| byte == 0));
+    fn copying_sums(before in vec(any::<u8>(), 0..3), bytes in vec(any::<u8>(), 0..10_000), at in 0usize..40, spare in 0usize..5) {
+        let mut copy = vec![0; at + bytes.len() + spare];
+        let sum = Sum::of(&before).copy_and_add(&mut copy[at..], &bytes);
+        let end = at + bytes.len();
+        prop_assert_eq!(&copy[at..end], &bytes[..]);
+        prop_assert!(copy[..at].iter().chain(&copy[end..]).all(|&byte| byte == 0));
         prop_assert_eq!(sum.finish(), naive(&[before, bytes].concat()));
     }
 

@@ -4,10 +4,9 @@
 use base::{Duration, Instant, IpCidr, SeededRng};
 use outboard_stack as stack;
 use stack::{
-    Batch, BufferFamily, ConflictDetection, FrameSink, HeapDatagrams, InterfaceConfig, InterfaceId, SinkFull,
-    SocketId, SocketOptions, Stack, StackConfig,
+    Batch, BufferFamily, ConflictDetection, FixedBuffers, FixedStream, FrameSink, InterfaceConfig,
+    InterfaceId, SinkFull, SocketId, SocketOptions, Stack, StackConfig,
 };
-use tcp::{NoMemory, ReceiveBuffer, SendBuffer};
 use wire::checksum::Sum;
 use wire::ethernet::EthernetAddress;
 use wire::frame::{Capabilities, ChecksumOut, Medium, RxFrame, TxFrame};
@@ -92,21 +91,18 @@ impl Link {
 
 /// The frame goes on the link; its checksum is summed while it is copied.
 fn copy(frame: &TxFrame<'_>, to: &mut [u8]) {
-    let headers = frame.headers.len();
-    let (first, second) = (frame.payload[0].len(), frame.payload[1].len());
-    to[..headers].copy_from_slice(frame.headers);
-    let payload = &mut to[headers..];
+    let (headers, payload) = to.split_at_mut(frame.headers.len());
+    headers.copy_from_slice(frame.headers);
     match frame.checksum {
         ChecksumOut::Complete => {
-            payload[..first].copy_from_slice(frame.payload[0]);
-            payload[first..first + second].copy_from_slice(frame.payload[1]);
+            let (first, second) = payload.split_at_mut(frame.payload[0].len());
+            first.copy_from_slice(frame.payload[0]);
+            second.copy_from_slice(frame.payload[1]);
         }
         ChecksumOut::Partial { start, offset } => {
-            let sum = Sum::of(&frame.headers[usize::from(start)..])
-                .copy_and_add(&mut payload[..first], frame.payload[0])
-                .copy_and_add(&mut payload[first..], frame.payload[1]);
-            let field = usize::from(start + offset);
-            to[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
+            let covered = &mut headers[usize::from(start)..];
+            let sum = Sum::of(covered).copy_across([payload, &mut []], frame.payload);
+            covered[usize::from(offset)..][..2].copy_from_slice(&sum.finish().to_be_bytes());
         }
     }
 }
@@ -144,84 +140,6 @@ impl FrameSink for Handed<'_> {
     fn transmit(&mut self, _: InterfaceId, frame: &TxFrame<'_>) -> Result<(), SinkFull> {
         self.to.handle_parts(self.interface, frame.headers, frame.payload);
         Ok(())
-    }
-}
-
-/// Buffers of a fixed size, as the shared rings of a front-end processor are.
-pub(crate) struct FixedBuffers;
-
-/// Both directions of a connection.
-pub(crate) struct FixedStream {
-    pub(crate) send: Ring,
-    pub(crate) receive: Ring,
-}
-
-/// A ring: byte `n` of the stream stands at `n` modulo its size, a power of two.
-pub(crate) struct Ring(Box<[u8]>);
-
-impl Ring {
-    fn new(size: usize) -> Self {
-        Self(vec![0; size.next_power_of_two()].into())
-    }
-
-    fn put(&mut self, offset: u64, bytes: &[u8]) {
-        let [first, second] = self.room(offset, bytes.len());
-        let (head, tail) = bytes.split_at(first.len());
-        first.copy_from_slice(head);
-        second.copy_from_slice(tail);
-    }
-
-    fn room(&mut self, offset: u64, len: usize) -> [&mut [u8]; 2] {
-        let at = offset as usize & (self.0.len() - 1);
-        let first = len.min(self.0.len() - at);
-        let (before, from) = self.0.split_at_mut(at);
-        [&mut from[..first], &mut before[..len - first]]
-    }
-
-    fn slices(&self, offset: u64, len: usize) -> [&[u8]; 2] {
-        let at = offset as usize & (self.0.len() - 1);
-        let first = len.min(self.0.len() - at);
-        [&self.0[at..at + first], &self.0[..len - first]]
-    }
-}
-
-impl FixedStream {
-    pub(crate) fn new(size: usize) -> Self {
-        Self { send: Ring::new(size), receive: Ring::new(size) }
-    }
-}
-
-impl SendBuffer for FixedStream {
-    fn peek(&self, offset: u64, len: usize) -> [&[u8]; 2] {
-        self.send.slices(offset, len)
-    }
-}
-
-impl ReceiveBuffer for FixedStream {
-    fn place(&mut self, offset: u64, bytes: &[u8]) -> Result<(), NoMemory> {
-        self.receive.put(offset, bytes);
-        Ok(())
-    }
-
-    fn place_verified(&mut self, offset: u64, bytes: [&[u8]; 2], sum: Sum) -> Result<bool, NoMemory> {
-        let [first, second] = self.receive.room(offset, bytes[0].len() + bytes[1].len());
-        let good = sum.copy_across([first, second], bytes).finish() == 0;
-        if !good {
-            first.fill(0);
-            second.fill(0);
-        }
-        Ok(good)
-    }
-}
-
-impl BufferFamily for FixedBuffers {
-    type Stream = FixedStream;
-    type Datagrams = HeapDatagrams;
-    /// The size of the buffers of accepted connections.
-    type Owner = usize;
-
-    fn stream(size: &usize) -> FixedStream {
-        FixedStream::new(*size)
     }
 }
 
@@ -477,15 +395,16 @@ pub(crate) fn client_application(transfer: &mut Transfer) {
     let Transfer { pair, pattern, from, queued, chunk, touches, .. } = transfer;
     client_changes(&mut pair.client);
     let Some((connection, stream)) = pair.client.tcp_and_stream(*from) else { return };
-    let room = pair.window - (*queued - connection.acked_to()) as usize;
-    let len = room.min(*chunk);
+    stream.release(connection.acked_to());
+    let [first, second] = stream.writable();
+    let len = (first.len() + second.len()).min(*chunk);
     if len > 0 {
         if *touches {
-            let [first, second] = stream.send.room(*queued, len);
-            pattern.write(*queued, first);
-            pattern.write(*queued + first.len() as u64, second);
+            let (in_first, in_second) = (first.len().min(len), len.saturating_sub(first.len()));
+            pattern.write(*queued, &mut first[..in_first]);
+            pattern.write(*queued + in_first as u64, &mut second[..in_second]);
         }
-        *queued += len as u64;
+        *queued = stream.queue(len);
         client_queued(&mut pair.client, *from, *queued);
     }
 }
@@ -500,12 +419,13 @@ pub(crate) fn server_application(transfer: &mut Transfer) {
     if received > *read {
         if *touches {
             let mut at = *read;
-            for part in stream.receive.slices(*read, (received - *read) as usize) {
+            for part in stream.readable(received) {
                 *is_right &= pattern.is(at, part);
                 at += part.len() as u64;
             }
         }
         *read = received;
+        stream.consume(received);
         server_consumed(pair.now, &mut pair.server, *to, *read);
     }
 }

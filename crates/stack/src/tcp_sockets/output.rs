@@ -24,6 +24,9 @@ const MAX_HEADERS: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + MAX_HEADER_
 /// Of an IP packet, what headers may take.
 const IP_AND_TCP_HEADERS: u32 = (ipv4::HEADER_LEN + MAX_HEADER_LEN) as u32;
 
+/// The most payload that is made with one header to be cut here.
+const MAX_CUT: u32 = 256 << 10;
+
 impl<B: BufferFamily> Stack<B> {
     /// The interface over which a connection sends; its way is found if it has none. If there is none, what it has to
     /// send is lost.
@@ -90,8 +93,7 @@ impl<B: BufferFamily> Stack<B> {
             if budget.turn_is_over() || !sink.ready(interface) {
                 break Turn::More;
             }
-            let mss = u32::from(tcp.connection.mss());
-            let limit = tcp::OutputLimit { max_payload: max_payload(&link, mss, budget, sink) };
+            let limit = tcp::OutputLimit { max_payload: max_payload(&link, &tcp.connection, budget, sink) };
             let Some(segment) = tcp.connection.poll_segment(now, &limit) else { break Turn::Done };
             let payload = tcp.stream.peek(segment.offset, segment.len as usize);
             let mut buffer = [0; MAX_HEADERS];
@@ -153,15 +155,18 @@ fn give(stats: &mut Stats, link: &Link, sink: &mut impl FrameSink, frame: &TxFra
 
 /// The most payload in one segment: what the device takes in a super-segment, or what is cut here into as many frames as
 /// the turn and the sink have room for; zero: one MSS.
-fn max_payload(link: &Link, mss: u32, budget: &Budget, sink: &impl FrameSink) -> u32 {
+fn max_payload(link: &Link, connection: &tcp::Connection, budget: &Budget, sink: &impl FrameSink) -> u32 {
     let most = link.capabilities.max_segmentation.min(u32::from(u16::MAX));
     if most > 0 {
         return if most > u32::from(link.capabilities.mtu) { most - IP_AND_TCP_HEADERS } else { 0 };
     }
+    let mss = u32::from(connection.mss()).max(1);
     // One more may come of it when options take room.
     let room = sink.room(link.interface).saturating_sub(1);
     let pieces = room.min(budget.frames).min(budget.turn_frames) as u32;
-    let payload = (pieces * mss).min((u32::from(u16::MAX) - IP_AND_TCP_HEADERS) / mss.max(1) * mss);
+    // No header has to tell the length of the whole; but what is paced goes in small bursts.
+    let most = if connection.is_paced() { u32::from(u16::MAX) - IP_AND_TCP_HEADERS } else { MAX_CUT };
+    let payload = (pieces * mss).min(most / mss * mss).min(budget.turn_bytes.try_into().unwrap_or(u32::MAX));
     if payload > mss { payload } else { 0 }
 }
 

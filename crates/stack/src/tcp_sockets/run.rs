@@ -17,6 +17,7 @@ use wire::tcp::{Flags, HEADER_LEN, Header, Options};
 
 use crate::InterfaceId;
 use crate::buffers::BufferFamily;
+use crate::flow::FlowTable;
 use crate::ingress::Packet;
 use crate::stack::Stack;
 
@@ -109,7 +110,7 @@ pub(crate) struct Run {
 impl Run {
     /// Whether a packet continues the run.
     #[inline]
-    fn fits(&self, interface: InterfaceId, packet: &Split<'_>) -> bool {
+    pub(super) fn fits(&self, interface: InterfaceId, packet: &Split<'_>) -> bool {
         let headers = packet.headers;
         let total_len = u16::from_be_bytes([headers[2], headers[3]]);
         let seq = u32::from_be_bytes([headers[24], headers[25], headers[26], headers[27]]);
@@ -118,6 +119,12 @@ impl Run {
             && usize::from(total_len) == HEADERS + packet.payload_len()
             && packet.payload_len() > 0
             && seq == self.next.seq.0
+    }
+
+    /// Whether its connection is still where the table of flows had it.
+    #[inline]
+    pub(super) fn is_of(&self, flows: &FlowTable) -> bool {
+        self.flows == flows.version()
     }
 }
 

@@ -18,7 +18,7 @@ use wire::tcp::{Flags, Header};
 
 use crate::connection::Connection;
 use crate::input::predict::Foreseen;
-use crate::segment::{ReceiveBuffer, SegmentIn};
+use crate::segment::{Gathered, ReceiveBuffer, SegmentIn};
 use crate::state::{Event, State};
 use crate::timer::Stamp;
 use crate::verdict::Verdict;
@@ -86,27 +86,27 @@ impl Connection {
     }
 
     /// How many bytes of payload may be [gathered](Self::handle_gathered) of segments that are like this one, which is the
-    /// next, in all but sequence number, PSH and what they carry: each would be predicted, and the result be the same. Zero
-    /// where one by one they could come to something else.
+    /// next, in all but sequence number, PSH and what they carry, which is as much but for the last: each would be predicted, and
+    /// the result be the same. Zero where one by one they could come to something else.
     pub fn may_gather(&self, segment: &SegmentIn<'_>) -> u64 {
         let is_usual = self.state == State::Established
             && self.settings.timestamps
             && segment.segment_count == 1
-            // The size of the peer's segments is known, and these do not change it.
-            && segment.payload.len() == usize::from(self.recv.segment_size)
+            // A full one: the size of the peer's segments is known, or will be after the first.
+            && segment.payload.len() >= usize::from(self.recv.segment_size)
             && self.foresee(segment, segment.payload.len()) == Some(Foreseen::Data);
         if is_usual { self.recv.window() } else { 0 }
     }
 
-    /// Takes `count` segments at once, at least one, of which [`may_gather`](Self::may_gather) has said that it can be, and whose
-    /// payloads, all of one size, have been verified and placed. `last` is the header of the last; nothing else has happened to the
-    /// connection since it was asked.
-    pub fn handle_gathered(&mut self, now: Instant, last: &Header, size: u16, count: u16) -> Verdict {
-        debug_assert!(u64::from(size) * u64::from(count) <= self.recv.window());
+    /// Takes segments at once of which [`may_gather`](Self::may_gather) has said that it can be, and whose payloads have been
+    /// verified and placed. `last` is the header of the last; nothing else has happened to the connection since it was asked.
+    pub fn handle_gathered(&mut self, now: Instant, last: &Header, gathered: Gathered) -> Verdict {
+        debug_assert!(gathered.bytes() <= self.recv.window());
+        let count = gathered.segments();
         self.stats.segments_in += u64::from(count);
-        self.stats.data_in = self.stats.data_in.wrapping_add(count.into());
+        self.stats.data_in = self.stats.data_in.wrapping_add(count);
         self.stats.data_at = Stamp::at(now);
-        self.on_gathered_data(now, last, size, count)
+        self.on_gathered_data(now, last, gathered)
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use wire::tcp::{Flags, Header};
 
 use crate::connection::Connection;
 use crate::recovery::Phase;
-use crate::segment::{NoMemory, Position, ReceiveBuffer, SegmentIn};
+use crate::segment::{Gathered, NoMemory, Position, ReceiveBuffer, SegmentIn};
 use crate::timer::Timer;
 use crate::verdict::Verdict;
 
@@ -109,9 +109,21 @@ impl Connection {
     }
 
     /// Several such segments whose payloads are placed, in one go.
-    pub(crate) fn on_gathered_data(&mut self, now: Instant, last: &Header, size: u16, count: u16) -> Verdict {
-        self.on_placed_data(now, last, u64::from(size) * u64::from(count));
-        self.on_segments_in_order(now, last, size, count);
+    pub(crate) fn on_gathered_data(&mut self, now: Instant, last: &Header, gathered: Gathered) -> Verdict {
+        let Gathered { count, size, tail } = gathered;
+        // The first may start a delayed acknowledgement, and the second ask for one at once.
+        self.on_placed_data(now, last, size.into());
+        self.note_segment_size(size, 1);
+        self.on_segments_in_order(now, last, size, 1);
+        if count > 1 {
+            self.recv.nxt += u64::from(size) * u64::from(count - 1);
+            self.on_segments_in_order(now, last, size, count - 1);
+        }
+        if tail > 0 {
+            self.recv.nxt += u64::from(tail);
+            self.note_segment_size(tail, 1);
+            self.on_segments_in_order(now, last, tail, 1);
+        }
         Verdict::Predicted
     }
 

@@ -68,7 +68,7 @@ impl Connection {
 
     /// Follows the size of the peer's full segments: up at once, down when a super-segment shows it or slowly.
     #[inline]
-    fn note_segment_size(&mut self, size: u16, count: u16) {
+    pub(crate) fn note_segment_size(&mut self, size: u16, count: u16) {
         let known = self.recv.segment_size;
         if size > known || count > 2 {
             self.recv.segment_size = size;

@@ -9,8 +9,8 @@ use wire::frame::{Capabilities, Medium, RxFrame, TxFrame};
 
 use super::HEADERS;
 use crate::{
-    ConflictDetection, FrameSink, HeapBuffers, HeapStream, InterfaceConfig, InterfaceId, SinkFull, SocketId,
-    SocketOptions, Stack, StackConfig,
+    Batch, ConflictDetection, FrameSink, HeapBuffers, HeapStream, InterfaceConfig, InterfaceId, SinkFull,
+    SocketId, SocketOptions, Stack, StackConfig,
 };
 
 /// Nothing that could be a packet.
@@ -61,6 +61,8 @@ struct Host {
     continued: u64,
     /// Packets that were placed and told later.
     gathered: u64,
+    /// Of them, those that were shorter than those before.
+    tails: u64,
     /// Packets that came in batches.
     batched: u64,
 }
@@ -88,6 +90,7 @@ impl Host {
             nothings: 0,
             continued: 0,
             gathered: 0,
+            tails: 0,
             batched: 0,
         }
     }
@@ -103,7 +106,10 @@ impl Host {
         }
         let mut batch = self.stack.begin_batch(now);
         for (frame, arrival) in frames.iter().zip(arrivals) {
-            let before = batch.gathered.as_ref().map_or(0, |gathered| gathered.count);
+            let gathered = |batch: &Batch<'_, HeapBuffers>| {
+                batch.gathered.as_ref().map_or(0, |gathered| gathered.count + gathered.tail.min(1))
+            };
+            let before = gathered(&batch);
             if way == Way::Parts {
                 let (headers, payload) = frame.split_at(frame.len().min(HEADERS));
                 // Now and then the payload itself stands in two places, the first part odd or even in length.
@@ -113,8 +119,9 @@ impl Host {
             } else {
                 batch.handle_frame_at(arrival, self.interface, &RxFrame::plain(frame));
             }
-            let after = batch.gathered.as_ref().map_or(0, |gathered| gathered.count);
+            let after = gathered(&batch);
             self.gathered += u64::from(after > before);
+            self.tails += u64::from(batch.gathered.as_ref().is_some_and(|gathered| gathered.tail > 0));
             self.batched += 1;
         }
     }
@@ -189,8 +196,9 @@ fn remark(rng: &mut SeededRng, frame: &mut [u8]) {
     checksum::complete(frame, place);
 }
 
-/// Packets that continued a run where they came one by one, and that were gathered where they came in batches.
-fn compare(seed: u64, one_of: u64) -> [u64; 3] {
+/// Packets that continued a run where they came one by one, that were gathered where they came in batches, whole and in parts, and
+/// how many of those were shorter than those before them.
+fn compare(seed: u64, one_of: u64) -> [u64; 4] {
     let mut rng = SeededRng::new(seed);
     let mut client = Host::new(1);
     let mut servers = [Host::new(2), Host::new(2), Host::new(2), Host::new(2)];
@@ -201,12 +209,17 @@ fn compare(seed: u64, one_of: u64) -> [u64; 3] {
     let mut now = Instant::from_millis(1000);
     let id = client.stack.tcp_connect(now, None, to, HeapStream::default(), &options).unwrap();
     let sent: Vec<u8> = (0..300_000usize).map(|at| (at.wrapping_mul(0x9E37_79B1) >> 13) as u8).collect();
-    let queued = client.stack.stream(id).unwrap().write(&sent);
-    client.stack.tcp_send(id, queued);
+    // All at once, or by and by, so that there are short segments among the others.
+    let mut unsent = sent.as_slice();
     while servers[0].read.len() < sent.len() {
         now += Duration::from_millis(1);
         assert!(now < Instant::from_millis(900_000), "{} bytes arrived", servers[0].read.len());
         client.stack.handle_deadlines(now);
+        let now_sent = if seed.is_multiple_of(2) { rng.below(9000) as usize } else { sent.len() };
+        let (part, rest) = unsent.split_at(now_sent.min(unsent.len()));
+        unsent = rest;
+        let queued = client.stack.stream(id).unwrap().write(part);
+        client.stack.tcp_send(id, queued);
         let mut frames = client.output(now);
         disturb(&mut rng, &mut frames, one_of);
         let reads = rng.below(3) > 0;
@@ -231,16 +244,38 @@ fn compare(seed: u64, one_of: u64) -> [u64; 3] {
     }
     assert!(servers.iter().all(|server| server.read == sent), "the bytes that were sent");
     assert_eq!(servers[1].continued, 0);
-    [servers[0].continued, servers[2].gathered, servers[3].gathered]
+    [servers[0].continued, servers[2].gathered, servers[3].gathered, servers[2].tails]
 }
 
 #[test]
 fn a_run_is_taken_as_its_segments_are_one_by_one() {
-    let [continued, gathered, gathered_apart] = compare(1, u64::MAX);
+    let [continued, gathered, gathered_apart, _] = compare(1, u64::MAX);
     assert!(continued > 100, "{continued} of some 200 segments continued a run");
     assert!(gathered > 100, "{gathered} of some 200 segments were gathered");
     assert!(gathered_apart > 50, "{gathered_apart} of some 200 segments were gathered from parts");
-    for seed in 2..60 {
-        compare(seed, 4 + seed);
-    }
+    let tails: u64 = (2..60).map(|seed| compare(seed, 4 + seed)[3]).sum();
+    assert!(tails > 100, "{tails} segments shorter than those before were gathered");
+}
+
+#[test]
+fn a_run_is_continued_only_by_frames_to_this_host() {
+    let own = EthernetAddress([2, 0, 0, 0, 0, 1]);
+    let config = StackConfig { conflict_detection: ConflictDetection::Off, ..StackConfig::default() };
+    let mut stack = Stack::<HeapBuffers>::new(config, SeededRng::new(1), [1; 16]);
+    let capabilities = Capabilities {
+        medium: Medium::Ethernet,
+        mtu: 1500,
+        checksum_tx: false,
+        checksum_rx: false,
+        max_segmentation: 0,
+        hardware_address: own,
+    };
+    let config = InterfaceConfig { name: "link".into(), capabilities, addresses: Vec::new() };
+    let interface = stack.add_interface(Instant::ZERO, config);
+    let header = |to: [u8; 6], kind: [u8; 2]| [&to[..], &[2, 0, 0, 0, 0, 2], &kind].concat();
+    assert!(stack.link_header_fits(interface, &header(own.0, [8, 0])));
+    assert!(!stack.link_header_fits(interface, &header([2, 0, 0, 0, 0, 3], [8, 0])), "another's");
+    assert!(!stack.link_header_fits(interface, &header([0xff; 6], [8, 0])), "to all");
+    assert!(!stack.link_header_fits(interface, &header(own.0, [8, 6])), "ARP");
+    assert!(!stack.link_header_fits(interface, &[]), "nothing");
 }
