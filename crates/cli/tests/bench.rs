@@ -481,6 +481,8 @@ fn the_published_experiments_run_again() {
         "measured: fep-against",
         "2.45 Mbit/s",
         "Figure 10",
+        "Figures 7 to 11: pyftpdlib",
+        "Figures 7 to 11: vsftpd",
         "Figures 12 and 13",
         "Figure 14",
         "core-hour",
@@ -497,6 +499,12 @@ fn the_published_experiments_run_again() {
         assert!(document["subjects"][2]["name"] == "fep-against");
     }
     let tandem: serde_json::Value = serde_json::from_str(&out("tandem.json")).unwrap();
+    let by_vsftpd = &tandem["documents"][1];
+    schema::check(by_vsftpd).unwrap();
+    assert_eq!(
+        (&by_vsftpd["workload"]["server"], by_vsftpd["subjects"].as_array().unwrap().len()),
+        (&"vsftpd".into(), 2)
+    );
     let total = &tandem["documents"][0]["subjects"][0]["trials"][0];
     // 6 MByte by packets of 1448 B are more than 4000 segments; whoever counted super-segments as one counted few.
     assert!(total["counters"]["peer_segments_out"].as_u64().unwrap() > 4000, "{}", total["counters"]);
@@ -511,8 +519,8 @@ fn the_published_experiments_run_again() {
         assert_eq!(parts.iter().filter(sent).count(), 12);
     }
     assert!(out("index.html").contains("vm.html") && out("tandem.html").contains("Figure 7"));
-    // FTP, the native program, and FTP at four speeds; Figure 14's lines are drawn.
-    assert_eq!(tandem["documents"].as_array().unwrap().len(), 6);
+    // FTP by two servers, the native program, and FTP at four speeds; Figure 14's lines are drawn.
+    assert_eq!(tandem["documents"].as_array().unwrap().len(), 7);
     assert!(out("tandem.html").contains("<polyline class=\"fep-line\""));
 }
 

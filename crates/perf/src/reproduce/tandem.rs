@@ -3,6 +3,7 @@
 
 use anyhow::{Result, bail};
 use lab::Lab;
+use serde_json::Value;
 
 use super::costs::Costs;
 use super::{Reproduction, mean};
@@ -89,15 +90,40 @@ pub fn run(common: &Common, count: u64, costs: &Costs) -> Result<Reproduction> {
         check: true,
     };
     let document = measure(&config)?;
+    let vsftpd = with_vsftpd(&config)?;
     let native = file::Config { program: Program::Native, ..config.clone() };
     let native = measure(&native)?;
     let speeds = speeds(&config, count)?;
     let mut result = Reproduction::new("tandem", ABOUT, common.command.clone());
-    result.tables =
-        vec![effects(&document, costs), pressure(&document), shares(&native), by_speed(&speeds, costs)];
-    result.figures = bars(&document, &native, costs);
-    result.plots = [io_line(&document), speed_line(&speeds)].into_iter().flatten().collect();
-    result.notes = vec![
+    let by_server = || std::iter::once(&document).chain(&vsftpd);
+    result.tables.extend(by_server().map(|one| effects(one, costs)));
+    result.tables.extend(by_server().map(pressure));
+    result.tables.extend([shares(&native), by_speed(&speeds, costs)]);
+    result.figures = by_server().flat_map(|one| effect_bars(one, costs)).collect();
+    result.figures.push(share_bars(&native));
+    result.plots = by_server().map(io_line).chain([speed_line(&speeds)]).flatten().collect();
+    result.notes = notes(count, costs, vsftpd.is_some());
+    result.documents.push(document);
+    result.documents.extend(vsftpd);
+    result.documents.push(native);
+    result.documents.extend(speeds.into_iter().map(|(_, document)| document));
+    Ok(result)
+}
+
+/// The same work by vsftpd, on those subjects on which it runs, if it can be compared there.
+fn with_vsftpd(config: &file::Config) -> Result<Option<Document>> {
+    let program = Program::Ftp(FtpServer::Vsftpd);
+    let mut common = config.common.clone();
+    common.subjects.retain(|subject| program.check(*subject).is_ok());
+    if !common.subjects.contains(&Subject::Fep) || common.subjects.len() < 2 {
+        return Ok(None);
+    }
+    measure(&file::Config { common, program, ..config.clone() }).map(Some)
+}
+
+/// What is to be said about the tables.
+fn notes(count: u64, costs: &Costs, has_vsftpd: bool) -> Vec<String> {
+    let mut notes = vec![
         format!(
             "{count} files of 6 MByte each way and trial, by pyftpdlib and curl, compared by SHA-256. The published figures are \
              of the host architecture and of the front-end processor; where the paper draws a ratio only, the ratio stands there."
@@ -123,13 +149,22 @@ pub fn run(common: &Common, count: u64, costs: &Costs) -> Result<Reproduction> {
             few(count)
         ),
     ];
-    result.documents.extend([document, native]);
-    result.documents.extend(speeds.into_iter().map(|(_, document)| document));
-    Ok(result)
+    if has_vsftpd {
+        let about = "By vsftpd the same work once more, in trials of their own: a server in C, whose own part of the host's time is small where \
+                     pyftpdlib's interpreter has most of it. It makes a process for each session, so it does not run in the host \
+                     architecture, where the stack is in the server's own process. How often its sessions slept nobody knows.";
+        notes.insert(1, about.to_owned());
+    }
+    notes
 }
 
-/// Figures 7 to 13.
-fn bars(document: &Document, native: &Document, costs: &Costs) -> Vec<figure::Figure> {
+/// The server's name, where there is a comparison by one.
+fn server(document: &Document) -> &str {
+    document.workload.options.get("server").and_then(Value::as_str).unwrap_or("the native program")
+}
+
+/// Figures 7 to 11.
+fn effect_bars(document: &Document, costs: &Costs) -> Vec<figure::Figure> {
     let mut all = figure::draw(document);
     let published = [("host", 7.0), ("fep", 1.0)]
         .map(|(name, cost)| (name.to_owned(), format!("{name} published"), units::digits(cost), cost));
@@ -143,6 +178,14 @@ fn bars(document: &Document, native: &Document, costs: &Costs) -> Vec<figure::Fi
         vec![("measured", measured.collect()), ("published", published.into())],
     );
     all.insert(all.len().saturating_sub(1), cost);
+    for figure in &mut all {
+        figure.caption = format!("{}, {}", figure.caption, server(document));
+    }
+    all
+}
+
+/// Figures 12 and 13.
+fn share_bars(native: &Document) -> figure::Figure {
     let shares = native.subjects.iter().map(|subject| {
         let (host, file) = host_and_file_work(subject);
         let share = |label: &str, part: f64| {
@@ -153,8 +196,7 @@ fn bars(document: &Document, native: &Document, costs: &Costs) -> Vec<figure::Fi
     });
     let meaning = "What the host's processor time goes into. Published: network nearly 7 times the file work in the host \
                    architecture, as much with the front-end processor.";
-    all.push(figure::Figure::of("Figures 12 and 13 · Share of the host's CPU", meaning, shares.collect()));
-    all
+    figure::Figure::of("Figures 12 and 13 · Share of the host's CPU", meaning, shares.collect())
 }
 
 /// The host's processor seconds, and those of them that went into making and comparing the bytes.
@@ -244,8 +286,10 @@ fn io_line(document: &Document) -> Option<Plot> {
         joined: true,
     };
     let courses = [formula].into_iter().chain(document.subjects.iter().map(course)).collect();
-    let caption =
-        "Figure 5 · I/Os per second over bandwidth: the paper's formula, and packets counted".to_owned();
+    let caption = format!(
+        "Figure 5 · I/Os per second over bandwidth: the paper's formula, and packets counted, {}",
+        server(document)
+    );
     Plot::new(caption, courses, units::bit_rate, |rate| units::scaled(rate, "/s"))
 }
 
@@ -290,7 +334,7 @@ fn effects(document: &Document, costs: &Costs) -> Table {
         }));
         row
     });
-    Table { title: "Figures 7 to 11".to_owned(), rows: rows.collect(), head }
+    Table { title: format!("Figures 7 to 11: {}", server(document)), rows: rows.collect(), head }
 }
 
 /// Figure 5, and what stands behind it: what is done for each megabyte.
@@ -326,7 +370,7 @@ fn pressure(document: &Document) -> Table {
         }));
         row
     });
-    Table { title: "Figure 5: I/O pressure".to_owned(), rows: rows.collect(), head }
+    Table { title: format!("Figure 5: I/O pressure, {}", server(document)), rows: rows.collect(), head }
 }
 
 /// The life cycle's cost of the cores in use.
