@@ -1,7 +1,7 @@
 //! The channel as all threads of an application share it.
 
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,6 +30,8 @@ const SPINS: u32 = 64;
 /// How often a synchronous call looks before it offers the processor. The answer comes within microseconds: to another
 /// program on this processor and back takes longer.
 const CALL_SPINS: u32 = 500;
+/// How often it looks first where the last answer came as soon as the processor was offered: the FEP waits for this very one.
+const CALL_SPINS_BESIDE: u32 = 8;
 /// How long it looks, offering the processor, before it sleeps.
 const CALL_PATIENCE_NS: u64 = 100_000;
 /// A sleeping call looks this often whether the FEP still lives.
@@ -69,6 +71,8 @@ pub struct Channel {
     pub(super) tokens: AtomicU32,
     /// F has room for one answer to INFO.
     asking: Mutex<()>,
+    /// The FEP seems to be on the processor of who calls.
+    is_beside: AtomicBool,
 }
 
 /// The socket numbers of the application's half.
@@ -107,6 +111,7 @@ impl Channel {
             sequence: AtomicU32::new(0),
             tokens: AtomicU32::new(doorbell::AWAKE),
             asking: Mutex::default(),
+            is_beside: AtomicBool::new(false),
             a,
             f,
             layout,
@@ -198,17 +203,23 @@ impl Channel {
         let sequence = doorbell::next_token(self.sequence.fetch_add(1, Ordering::Relaxed));
         let record = self.record(socket);
         self.post(&make(sequence))?;
-        for _ in 0..CALL_SPINS {
+        let is_beside = self.is_beside.load(Ordering::Relaxed);
+        for _ in 0..if is_beside { CALL_SPINS_BESIDE } else { CALL_SPINS } {
             if let Some(answer) = record.answer(sequence) {
                 return answer;
             }
             core::hint::spin_loop();
         }
         let mut offers = Offers::default();
+        let mut is_first = true;
         while offers.offer(CALL_PATIENCE_NS) == Offered::Taken {
             if let Some(answer) = record.answer(sequence) {
+                if is_first != is_beside {
+                    self.is_beside.store(is_first, Ordering::Relaxed);
+                }
                 return answer;
             }
+            is_first = false;
         }
         drop(offers);
         self.sleep_for_answer(socket, sequence)
