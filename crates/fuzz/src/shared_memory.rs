@@ -1,7 +1,7 @@
 //! The shared memory between an application and the FEP: one application writes what it likes, another transfers.
 //!
 //! A whole worker runs, on virtual time, with a peer on its wire. The hostile application opens, binds, listens, connects and
-//! queues like any other, and scribbles over its segment meanwhile. The worker may end its channel; it does not panic, the other
+//! queues like any other, forks, claims what it has from its parent and what it has not, and scribbles over its segment meanwhile. The worker may end its channel; it does not panic, the other
 //! application's bytes are intact, and when the hostile one has gone nothing of it is left.
 
 mod world;
@@ -60,6 +60,8 @@ fn act(world: &mut World, input: &mut Input<'_>) {
         15 => world.pass(Duration::from_micros(u64::from(input.u16()) * 50)),
         16 => world.peer_acts(input),
         17 => world.transfer(),
+        18 if choice < 40 => world.fork(),
+        18 => world.change(),
         _ => world.settle(),
     }
 }
@@ -101,6 +103,7 @@ fn command(world: &World, input: &mut Input<'_>) -> Command {
         13 => Command::Abort { socket },
         14 => Command::SetOption { socket, sequence, option: option(input) },
         _ => match sequence {
+            1 => Command::Claim { socket, sequence, identity: input.nasty() },
             2 => Command::TakeError { socket, sequence },
             3 => Command::PathMtu { socket, sequence, remote: Some(remote) },
             _ => Command::Info { socket, sequence },

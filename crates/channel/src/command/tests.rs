@@ -52,6 +52,7 @@ fn commands() -> Vec<Command> {
             offset: u64::MAX,
             stamp: Stamp { scheduled: true, sent: false, acknowledged: true, key: u32::MAX },
         },
+        Command::Claim { socket, sequence, identity: u64::MAX },
         Command::PathMtu { socket, sequence, remote: None },
         Command::PathMtu { socket, sequence, remote: Some("198.51.100.9:80".parse().unwrap()) },
     ];

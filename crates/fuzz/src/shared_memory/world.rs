@@ -35,12 +35,25 @@ pub(super) struct World {
     listener: SocketId,
     /// The peer's end of connections of the hostile application.
     victims: Vec<SocketId>,
-    /// Writes into the hostile application's segment.
+    /// Writes into the segment of the hostile application that acts.
     pub(super) hand: Scribbler,
-    /// The hostile application's place in the worker, and what keeps its channel.
-    hostile: (u32, Arc<Channel>),
+    /// The hostile application that acts.
+    hostile: Hostile,
+    /// Its parents and children, with their hands.
+    others: Vec<(Hostile, Scribbler)>,
     good: Good,
 }
+
+/// An application that does not behave.
+struct Hostile {
+    /// Its place in the worker.
+    place: u32,
+    /// What keeps its channel.
+    channel: Arc<Channel>,
+}
+
+/// Most forks in one world.
+const MOST_FORKS: usize = 5;
 
 /// The application that behaves.
 struct Good {
@@ -124,8 +137,9 @@ impl World {
         let (half, channel) = must(channel::pair_within(&worker.channel_limits(), worker.memory()));
         let hand = must(Scribbler::new(&half));
         let place = must(worker.add_local(half, Identity { pid: 2, uid: 0, name: "hostile".into() }));
-        let (hostile, victims) = ((place, channel), Vec::new());
-        let mut world = Self { worker, peer, now, device, interface, listener, victims, hand, hostile, good };
+        let (hostile, victims, others) = (Hostile { place, channel }, Vec::new(), Vec::new());
+        let mut world =
+            Self { worker, peer, now, device, interface, listener, victims, hand, hostile, others, good };
         world.settle();
         world.good.peer = world.peer.tcp_accept(listener).expect("the well-behaved application connects");
         world
@@ -221,11 +235,39 @@ impl World {
         self.good.crossed = [up + STEP, down + STEP];
     }
 
+    /// The hostile application forks, and its child acts from now on.
+    pub(super) fn fork(&mut self) {
+        self.settle();
+        if self.others.len() == MOST_FORKS || self.hostile.channel.closed().is_some() {
+            return;
+        }
+        let (half, channel) = must(channel::pair_within(&self.worker.channel_limits(), self.worker.memory()));
+        let hand = must(Scribbler::new(&half));
+        let identity = Identity { pid: 3, uid: 0, name: "child".into() };
+        let place = must(self.worker.add_local_child(half, identity, self.hostile.place));
+        let parent = std::mem::replace(&mut self.hostile, Hostile { place, channel });
+        self.others.push((parent, std::mem::replace(&mut self.hand, hand)));
+    }
+
+    /// Another one of the hostile applications acts from now on.
+    pub(super) fn change(&mut self) {
+        if !self.others.is_empty() {
+            self.others.rotate_left(1);
+            let (hostile, hand) = &mut self.others[0];
+            std::mem::swap(&mut self.hostile, hostile);
+            std::mem::swap(&mut self.hand, hand);
+        }
+    }
+
     /// The hostile application ends. Nothing is left of it.
     pub(super) fn finish(mut self) {
         self.transfer();
-        if self.worker.tables().applications == 2 {
-            self.worker.end_application(self.hostile.0);
+        let others = self.others.iter().map(|(hostile, _)| hostile);
+        for hostile in others.chain([&self.hostile]) {
+            // Those that were cut off have ended already.
+            if hostile.channel.closed().is_none() {
+                self.worker.end_application(hostile.place);
+            }
         }
         while let Some(id) = self.peer.tcp_accept(self.listener) {
             self.victims.push(id);
@@ -236,6 +278,7 @@ impl World {
         self.pass(Duration::from_secs(400));
         let tables = self.worker.tables();
         assert_eq!((tables.applications, tables.sockets, tables.time_waits), (1, 1, 0), "{tables:?}");
+        assert_eq!(tables.kinship, 2, "the other application's: {tables:?}");
         self.transfer();
     }
 }
