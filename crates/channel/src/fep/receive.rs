@@ -235,7 +235,7 @@ impl ReceiveSide {
     }
 
     /// Takes over a stream from other segments: what was not read there is copied.
-    pub(super) fn take_over(&mut self, other: &mut Self) -> Result<(), NoRoom> {
+    pub(super) fn take_over(&mut self, other: &mut Self) -> Result<u64, NoRoom> {
         // What the other application did wrong is its own affair: its cursor counts as it was last.
         let _ = other.look_at_consumed();
         let (from, to) = (other.consumed(), other.written_to.max(other.consumed()));
@@ -262,7 +262,7 @@ impl ReceiveSide {
             self.shared.store_f(socket, record_f::URGENT, urgent, Ordering::Release);
         }
         self.publish(other.received.max(from));
-        Ok(())
+        Ok(to - from)
     }
 
     /// Gives the ring back if it is empty and was not written since the last call, or memory is scarce; whether nothing

@@ -125,7 +125,7 @@ impl SendSide {
     }
 
     /// Takes over a stream from other segments, which may have queued no lent file that is not read.
-    pub(super) fn take_over(&mut self, other: &Self) -> Result<(), NoRoom> {
+    pub(super) fn take_over(&mut self, other: &Self) -> Result<u64, NoRoom> {
         let mut bytes = Vec::new();
         let (acked, queued) = (other.acked, other.queued);
         if queued > acked {
@@ -147,7 +147,7 @@ impl SendSide {
         if self.socket != UNASSIGNED {
             self.shared.store_f(self.socket, record_f::ACKED, acked, Ordering::Release);
         }
-        Ok(())
+        Ok(queued - acked)
     }
 
     /// FILL: as SEND, but the bytes are in a file.

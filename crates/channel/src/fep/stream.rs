@@ -94,13 +94,14 @@ impl StreamRings {
 
     /// Takes over the streams of other rings, as they stand: what is received and not read lies in these from now on, and what is
     /// queued and not acknowledged is kept apart until it is acknowledged. These are assigned and new; the others are of no use
-    /// afterwards, except that after an error they are as they were.
+    /// afterwards, except that after an error they are as they were. How many bytes were copied.
     ///
     /// # Errors
     /// There is no memory for that.
-    pub fn take_over(&mut self, other: &mut Self) -> Result<(), NoMemory> {
-        self.receive.take_over(&mut other.receive).map_err(|_| NoMemory)?;
-        self.send.take_over(&other.send).map_err(|_| NoMemory)
+    pub fn take_over(&mut self, other: &mut Self) -> Result<u64, NoMemory> {
+        let received = self.receive.take_over(&mut other.receive).map_err(|_| NoMemory)?;
+        let queued = self.send.take_over(&other.send).map_err(|_| NoMemory)?;
+        Ok(received + queued)
     }
 
     /// Whether they are in this application's segments.

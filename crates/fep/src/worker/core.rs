@@ -25,7 +25,7 @@ use crate::config::Limits;
 
 /// Commands taken from one application before the next one's turn.
 const COMMAND_BUDGET: usize = 256;
-/// Bytes of lent files that commands of one application bring in before the next one's turn.
+/// Bytes of lent files, and of sockets that are claimed, that commands of one application bring in before the next one's turn.
 const FILL_BUDGET: u64 = 1 << 20;
 /// Sockets of applications that have ended which are taken down in one turn.
 const END_BUDGET: u32 = 256;
@@ -89,6 +89,8 @@ pub(crate) struct Core {
     pub(super) narrowest_mtu: u16,
     /// Bytes of lent files that commands have asked for.
     pub(crate) filled_bytes: u64,
+    /// Bytes that went with sockets from one application to another.
+    pub(super) moved_bytes: u64,
     /// Applications whose listeners wait for free numbers, and when that is tried again.
     starved: Vec<u32>,
     retry_at: Option<Instant>,
@@ -123,6 +125,7 @@ impl Core {
             last_words: Vec::new(),
             narrowest_mtu: 0,
             filled_bytes: 0,
+            moved_bytes: 0,
             starved: Vec::new(),
             retry_at: None,
             crowded: VecDeque::new(),
@@ -269,7 +272,7 @@ impl Core {
     }
 
     fn take_commands(&mut self, now: Instant, app: u32) -> usize {
-        let enough = self.filled_bytes + FILL_BUDGET;
+        let enough = self.filled_bytes + self.moved_bytes + FILL_BUDGET;
         for count in 0..COMMAND_BUDGET {
             let command = match self.apps[app].channel.poll_command() {
                 Ok(Some(command)) => command,
@@ -280,7 +283,8 @@ impl Core {
                 }
             };
             self.commands += 1;
-            if !self.guarded(app, |core| core.on_command(now, app, command)) || self.filled_bytes >= enough {
+            let goes_on = self.guarded(app, |core| core.on_command(now, app, command));
+            if !goes_on || self.filled_bytes + self.moved_bytes >= enough {
                 return count + 1;
             }
         }

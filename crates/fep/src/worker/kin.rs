@@ -372,7 +372,16 @@ impl Core {
             // Who used it before it was shared uses it again when it claims it.
             let (users, _) = self.families.shared.entry(id.to_bits()).or_default();
             let is_first = users.is_empty();
+            let earlier =
+                users.iter().position(|user| user.app == to.app).map(|place| users.swap_remove(place));
             users.push(to);
+            if let Some(earlier) = earlier {
+                // A process uses it under one number.
+                if self.stack.user_data(id) == earlier.to_word() {
+                    self.stack.set_user_data(id, to.to_word());
+                }
+                self.move_away(earlier, id);
+            }
             if !is_first {
                 return Ok(());
             }
@@ -398,7 +407,7 @@ impl Core {
             return Err(libc::EAGAIN);
         }
         fresh.set_receive_limit(rings.receive_limit());
-        fresh.take_over(rings).map_err(|_| libc::ENOMEM)?;
+        self.moved_bytes += fresh.take_over(rings).map_err(|_| libc::ENOMEM)?;
         *rings = fresh;
         Ok(())
     }
