@@ -7,6 +7,7 @@
 //! stack inside the process (`--arch host`) the child has none of its sockets.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::c_int;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -17,7 +18,7 @@ use outboard::raw::{Options, Socket};
 use outboard::{Child, Endpoint};
 
 use crate::description::{Description, InetSocket};
-use crate::table::{self, Held, Weak};
+use crate::table::{self, Held};
 use crate::{errno, runtime};
 
 /// How long a process leaves a socket to another one that has just claimed it, before it claims it again.
@@ -98,20 +99,14 @@ pub(crate) fn after_in_child() {
     drop(take_unopened()); // its parent's, which had not opened it
     let Some(legacy) = FORKING.try_with(RefCell::take).ok().flatten() else { return };
     UNOPENED.store(Box::into_raw(Box::new(legacy.child)), Ordering::Release);
-    let mut known: Vec<(Weak, Held)> = Vec::new();
+    let mut known: HashMap<(usize, u64), Held> = HashMap::new();
     for (fd, held, inherited) in legacy.sockets {
-        let name = held.downgrade();
-        let same = known.iter().find(|(other, _)| other.id() == name.id()).map(|(_, copy)| copy.clone());
-        let copy = match (same, held.socket()) {
-            (Some(copy), _) => copy,
-            (None, Some(socket)) => {
-                let copy = Held::new(Description::Socket(socket.in_child(inherited)));
-                known.push((name, copy.clone()));
-                copy
-            }
-            (None, None) => continue,
-        };
-        drop(table::insert(fd, copy));
+        if let Some(socket) = held.socket() {
+            // Descriptors of one description have one in the child, too.
+            let copy = || Held::new(Description::Socket(socket.in_child(inherited)));
+            let copy = known.entry(held.downgrade().id()).or_insert_with(copy).clone();
+            drop(table::insert(fd, copy));
+        }
         // The parent's description, of which this is a copy that must not be dropped.
         std::mem::forget(held);
     }

@@ -98,6 +98,8 @@ fn send_file(
 ) -> io::Result<usize> {
     let deadline = socket.send_deadline();
     let mut lent = None;
+    // The first look lends a file that is not, the next one finds it.
+    let mut looks = 2;
     let mut has_waited = socket.nonblocking();
     let mut done = 0;
     let outcome = loop {
@@ -105,7 +107,8 @@ fn send_file(
             break Ok(());
         }
         let wanted = (count - done).min(PIECE);
-        if lent.is_none() && wanted >= MIN_FILL {
+        if lent.is_none() && looks > 0 && wanted >= MIN_FILL {
+            looks -= 1;
             lent = source.lent(outboard);
         }
         // The FEP has a piece to go on with, and what is left is worth a moment: copied, it would take longer.

@@ -142,7 +142,7 @@ impl Channel {
     }
 
     /// By this those that this process forks name it.
-    pub fn token(&self) -> &Token {
+    pub(super) fn token(&self) -> &Token {
         &self.token
     }
 

@@ -239,7 +239,7 @@ impl ReceiveSide {
         // What the other application did wrong is its own affair: its cursor counts as it was last.
         let _ = other.look_at_consumed();
         let (from, to) = (other.consumed(), other.written_to.max(other.consumed()));
-        self.limit_log2 = self.limit_log2.max(other.limit_log2);
+        self.limit_log2 = other.limit_log2;
         if let Some(old) = other.ring.as_ref().filter(|_| to > from) {
             let log2 = (to - from).next_power_of_two().ilog2().max(PAGE_LOG2);
             if !self.member.hold(1 << log2) {

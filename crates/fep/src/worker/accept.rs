@@ -126,21 +126,15 @@ impl Core {
     /// Gives an accepted connection its number, and rings in its application's segments, if they are in those of another one, which
     /// the listener was of first. Whether that could be.
     fn assign_accepted(&mut self, id: SocketId, key: Key) -> bool {
-        let Some(rings) = self.stack.stream(id) else { return true };
         let owner = &self.apps[key.app].owner;
-        if rings.are_of(owner) {
+        let is_elsewhere = self.stack.stream(id).is_some_and(|rings| !rings.are_of(owner));
+        let is_moved = is_elsewhere && self.move_rings(id, key).is_ok();
+        let Some(rings) = self.stack.stream(id) else { return true };
+        if !is_moved {
             rings.assign(key.socket);
-        } else {
-            let mut own = owner.stream();
-            own.assign(key.socket);
-            if own.take_over(rings).is_err() {
-                rings.assign(key.socket);
-                return false;
-            }
-            *rings = own;
         }
         rings.set_receive_limit(self.limits.receive_buffer_max as usize);
-        true
+        is_moved || !is_elsewhere
     }
 
     /// Tells the stack how many of the listener's connections no program has accepted; whether they are many.

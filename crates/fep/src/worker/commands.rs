@@ -96,19 +96,15 @@ impl Core {
     /// Those whose answers are more than an errno.
     fn on_question(&mut self, now: Instant, app: u32, question: Command) -> Result<(), Offence> {
         let socket = question.socket();
-        let (sequence, answer) = match question {
-            Command::TakeError { sequence, .. } => (sequence, self.on_take_error(app, socket)?),
-            Command::PathMtu { sequence, remote, .. } => {
-                (sequence, self.on_path_mtu(now, app, socket, remote)?)
-            }
-            Command::Claim { sequence, identity, .. } => {
-                (sequence, self.on_claim(now, app, socket, identity)?)
-            }
-            Command::Info { sequence, .. } => (sequence, self.on_info(now, app, socket)?),
+        let answer = match question {
+            Command::TakeError { .. } => self.on_take_error(app, socket)?,
+            Command::PathMtu { remote, .. } => self.on_path_mtu(now, app, socket, remote)?,
+            Command::Claim { identity, .. } => self.on_claim(now, app, socket, identity)?,
+            Command::Info { .. } => self.on_info(now, app, socket)?,
             // A command that a later version of the channel knows and this one does not carry out.
             _ => return Err(Offence::UnknownCommand),
         };
-        self.answer(app, socket, sequence, answer);
+        self.answer(app, socket, question.sequence(), answer);
         Ok(())
     }
 

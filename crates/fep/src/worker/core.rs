@@ -49,6 +49,11 @@ impl Applications {
         self.0.get(app as usize)
     }
 
+    /// The application, if it has not ended.
+    pub(crate) fn living(&self, app: u32) -> Option<&Application> {
+        self.find(app).filter(|application| application.ending.is_none())
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Application> {
         self.0.iter().map(|(_, application)| application)
     }
@@ -305,7 +310,7 @@ impl Core {
         let next = self.apps[app].next_to_end;
         let upto = end.min(next + END_BUDGET);
         for socket in next..upto {
-            if !reset && (self.pass_on_untaken(now, app, socket) || self.bequeath(now, app, socket, false)) {
+            if !reset && self.pass_on_untaken(now, app, socket) {
                 self.apps[app].remove(socket);
                 continue;
             }

@@ -161,9 +161,9 @@ impl Core {
     }
 
     /// The application whose token this is, while it lives.
-    pub(crate) fn parent(&mut self, token: &Token) -> Option<u32> {
+    pub(crate) fn parent(&self, token: &Token) -> Option<u32> {
         let app = *self.families.by_token.get(token)?;
-        self.apps.get(app).is_some_and(|application| application.ending.is_none()).then_some(app)
+        self.apps.living(app).map(|_| app)
     }
 
     /// An application has ended, and its sockets are taken down.
@@ -199,7 +199,7 @@ impl Core {
         let candidates =
             descent.founder.into_iter().chain(descendants.into_iter().flatten().map(|&(_, app)| app));
         candidates.filter(|&app| app != except).find(|&app| {
-            let living = self.apps.find(app).filter(|application| application.ending.is_none());
+            let living = self.apps.living(app);
             living.is_some_and(|application| families.holds(&application.kin, id, birth))
         })
     }
@@ -244,9 +244,7 @@ impl Core {
     fn leave_shared(&mut self, from: Key, id: SocketId) -> bool {
         let Some((users, _)) = self.families.shared.get_mut(&id.to_bits()) else { return false };
         users.retain(|&user| user != from);
-        let apps = &self.apps;
-        let living = |user: &&Key| apps.find(user.app).is_some_and(|app| app.ending.is_none());
-        let next = users.iter().find(living).or(users.first()).copied();
+        let next = users.iter().find(|user| self.apps.living(user.app).is_some()).or(users.first()).copied();
         match next {
             Some(next) => self.stack.set_user_data(id, next.to_word()),
             None => drop(self.families.shared.remove(&id.to_bits())),
@@ -308,17 +306,15 @@ impl Core {
         }
         let (users, turn) = self.families.shared.get_mut(&listener.to_bits())?;
         *turn = (*turn + 1) % users.len().max(1);
-        let apps = &self.apps;
-        let living = |user: &&Key| apps.find(user.app).is_some_and(|app| app.ending.is_none());
         let (before, after) = users.split_at(*turn);
-        after.iter().chain(before).find(living).copied()
+        after.iter().chain(before).find(|user| self.apps.living(user.app).is_some()).copied()
     }
 
     /// Who uses a socket, of several one that has not ended.
     pub(super) fn living_user(&mut self, id: SocketId) -> Option<(Key, Live)> {
         match self.next_user(id) {
             Some(user) => Some((user, self.user_at(user)?)),
-            None => self.user_of(id).filter(|(user, _)| self.apps[user.app].ending.is_none()),
+            None => self.user_of(id).filter(|(user, _)| self.apps.living(user.app).is_some()),
         }
     }
 
@@ -400,13 +396,17 @@ impl Core {
         if !live.read_closed && self.hear_consumed(now, id).is_err() {
             return Err(libc::ENOTCONN); // what it says is not believed, and it will be cut off for it
         }
+        if self.stack.stream(id).is_some_and(|rings| rings.is_filling()) {
+            return Err(libc::EAGAIN);
+        }
+        self.move_rings(id, to)
+    }
+
+    /// Puts rings in the segments of another application in the place of a connection's, with what is in those.
+    pub(super) fn move_rings(&mut self, id: SocketId, to: Key) -> Result<(), i32> {
         let mut fresh = self.apps[to.app].owner.stream();
         fresh.assign(to.socket);
         let Some(rings) = self.stack.stream(id) else { return Err(libc::ENOTCONN) };
-        if rings.is_filling() {
-            return Err(libc::EAGAIN);
-        }
-        fresh.set_receive_limit(rings.receive_limit());
         self.moved_bytes += fresh.take_over(rings).map_err(|_| libc::ENOMEM)?;
         *rings = fresh;
         Ok(())
